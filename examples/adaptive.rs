@@ -1,8 +1,9 @@
 //! Sheds requests while the service is slow, the least important ones first.
 //!
-//! Run it with `cargo run -p tollgate-examples --example adaptive`. It serves no port: it sends requests to its own router
-//! for nine seconds, and prints a line each second. The service takes ten times as long from second 3 to second 6. The
-//! limit falls, `/search` is answered with 503, and `/login` still passes.
+//! Run it with `cargo run -p tollgate-examples --example adaptive`. It serves no port: it sends
+//! requests to its own router for nine seconds, and prints a line each second. The service takes
+//! ten times as long from second 3 to second 6. The limit falls, `/search` is answered with 503,
+//! and `/login` still passes.
 
 use std::{
     sync::{

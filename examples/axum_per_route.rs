@@ -6,13 +6,13 @@
 //! curl -i http://127.0.0.1:3000/v1/users/7
 //! ```
 //!
-//! Three requests to `/search` pass, the fourth gets 429. The `RateLimit` fields of `/search` have two members:
-//! `search` is counted for each client, `service` for all clients together. `/v1/users/7` and `/v1/users/8` share one
-//! quota, because they match the same route. A path that matches no route gets 404 and is limited by the service's
-//! limit only.
+//! Three requests to `/search` pass, the fourth gets 429. The `RateLimit` fields of `/search` have
+//! two members: `search` is counted for each client, `service` for all clients together.
+//! `/v1/users/7` and `/v1/users/8` share one quota, because they match the same route. A path that
+//! matches no route gets 404 and is limited by the service's limit only.
 //!
-//! Add layers in this order, from the outside to the inside: trace, CORS, rate limits, everything else. In axum the
-//! layer that is added last is the outermost.
+//! Add layers in this order, from the outside to the inside: trace, CORS, rate limits, everything
+//! else. In axum the layer that is added last is the outermost.
 
 use axum::{
     Router,

@@ -6,12 +6,12 @@
 //! curl -i -H 'X-Forwarded-For: 203.0.113.8' http://127.0.0.1:3000/
 //! ```
 //!
-//! The third request for `203.0.113.7` gets 429. `203.0.113.8` is another client and gets 200. Here curl takes the place of
-//! the proxy, because connections from this machine are trusted.
+//! The third request for `203.0.113.7` gets 429. `203.0.113.8` is another client and gets 200. Here
+//! curl takes the place of the proxy, because connections from this machine are trusted.
 //!
-//! A proxy appends the address of its client to the header. Addresses to the left of it were written by the client and
-//! are ignored: `X-Forwarded-For: 1.1.1.1, 203.0.113.7` still counts for `203.0.113.7`. With `TRUSTED=10.0.0.0/8` this
-//! machine is not trusted, and the header is ignored.
+//! A proxy appends the address of its client to the header. Addresses to the left of it were
+//! written by the client and are ignored: `X-Forwarded-For: 1.1.1.1, 203.0.113.7` still counts for
+//! `203.0.113.7`. With `TRUSTED=10.0.0.0/8` this machine is not trusted, and the header is ignored.
 
 use std::env;
 

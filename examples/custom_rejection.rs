@@ -6,9 +6,10 @@
 //! for i in 1 2 3; do curl -i http://127.0.0.1:3000/trial; done
 //! ```
 //!
-//! The third request to `/` within a minute gets 429 with the JSON body of this service. The middleware adds
-//! `Retry-After` and the `X-RateLimit` fields. `/trial` has the same limit in shadow mode: the third request passes,
-//! and its handler reads from the decision that it would have been denied.
+//! The third request to `/` within a minute gets 429 with the JSON body of this service. The
+//! middleware adds `Retry-After` and the `X-RateLimit` fields. `/trial` has the same limit in
+//! shadow mode: the third request passes, and its handler reads from the decision that it would
+//! have been denied.
 
 use axum::{
     Json, Router,

@@ -7,13 +7,14 @@
 //! curl -H 'X-Tenant: tenant-1' http://127.0.0.1:3000/rate_limit
 //! ```
 //!
-//! Each tenant has one request a day. Repeat the first line: at 0 % nobody is denied, at 50 % about every second tenant
-//! gets 429, always the same ones, and at 100 % all do. Every instance with the same `REDIS_URL` follows within three seconds.
-//! The limiter is published, so `tollgate top`, `who` and `peek` need no flags for its limit.
+//! Each tenant has one request a day. Repeat the first line: at 0 % nobody is denied, at 50 % about
+//! every second tenant gets 429, always the same ones, and at 100 % all do. Every instance with the
+//! same `REDIS_URL` follows within three seconds. The limiter is published, so `tollgate top`,
+//! `who` and `peek` need no flags for its limit.
 //!
-//! Without Redis, `curl -X PUT http://127.0.0.1:3000/enforcement/50` changes the share of one instance. In a real service, that
-//! route has an address of its own that clients cannot reach. Limits in a file have the field `enforce` instead:
-//! `enforce: 25%`.
+//! Without Redis, `curl -X PUT http://127.0.0.1:3000/enforcement/50` changes the share of one
+//! instance. In a real service, that route has an address of its own that clients cannot reach.
+//! Limits in a file have the field `enforce` instead: `enforce: 25%`.
 
 use axum::{
     Router,

@@ -5,13 +5,14 @@
 //! for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code} ' -H 'X-Customer: acme' http://127.0.0.1:3000/; done
 //! ```
 //!
-//! Each customer has five requests a day. The fifth one goes beyond 80 % of them, the next three are denied. The program prints a
-//! line for each event, in place of an audit log, and one mail, however often the customer comes near the limit and whichever
-//! instance it asks: that a customer gets one mail a day is a limit of its own, in the same store.
+//! Each customer has five requests a day. The fifth one goes beyond 80 % of them, the next three
+//! are denied. The program prints a line for each event, in place of an audit log, and one mail,
+//! however often the customer comes near the limit and whichever instance it asks: that a customer
+//! gets one mail a day is a limit of its own, in the same store.
 //!
-//! The observer of the limiter hands the events to a task, through a queue of 1 000. When the task is slow, events are dropped and
-//! counted, and no request waits. Customers are personal data, maybe: an audit log that must not name them writes
-//! `DeniedKeys::digest` instead.
+//! The observer of the limiter hands the events to a task, through a queue of 1 000. When the task
+//! is slow, events are dropped and counted, and no request waits. Customers are personal data,
+//! maybe: an audit log that must not name them writes `DeniedKeys::digest` instead.
 
 use axum::{Router, routing::get};
 use tollgate::{

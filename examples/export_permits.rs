@@ -7,14 +7,16 @@
 //! rows 10 > /dev/null & rows 10 > /dev/null & sleep 0.2; rows 5; wait
 //! ```
 //!
-//! An export sends a row each 50 ms. The third one of the first line waits for half a second, and then gets 429: two
-//! exports of 5 s are running. Its `Retry-After` is an estimate, from the time that exports have taken so far. The
-//! third one of the second line waits until one of the two others has ended, and runs then. Press Ctrl-C in the middle
-//! of an export: its permit is free at once.
+//! An export sends a row each 50 ms. The third one of the first line waits for half a second, and
+//! then gets 429: two exports of 5 s are running. Its `Retry-After` is an estimate, from the time
+//! that exports have taken so far. The third one of the second line waits until one of the two
+//! others has ended, and runs then. Press Ctrl-C in the middle of an export: its permit is free at
+//! once.
 //!
-//! With `REDIS_URL` all instances share the permits. Kill one of them in the middle of an export: its permits are free
-//! again after 10 s, the life of a permit. While Redis is away for longer than that, exports end with an error, because
-//! the limit says `OnLoss::Cancel`: there are never more than two.
+//! With `REDIS_URL` all instances share the permits. Kill one of them in the middle of an export:
+//! its permits are free again after 10 s, the life of a permit. While Redis is away for longer than
+//! that, exports end with an error, because the limit says `OnLoss::Cancel`: there are never more
+//! than two.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -45,7 +47,8 @@ struct Export {
     rows: u64,
 }
 
-/// Streams rows. The permit of the request is given back when the last row was sent, or when the client hangs up.
+/// Streams rows. The permit of the request is given back when the last row was sent, or when the
+/// client hangs up.
 async fn export(Query(Export { rows }): Query<Export>) -> Response {
     let rows = stream::iter(1..=rows).then(|row| async move {
         tokio::time::sleep(PAUSE).await;

@@ -1,4 +1,5 @@
-//! Limits a language model by requests, by tokens and by streams at the same time, for each API key.
+//! Limits a language model by requests, by tokens and by streams at the same time, for each API
+//! key.
 //!
 //! ```text
 //! cargo run --example llm_gateway
@@ -11,18 +12,20 @@
 //! HEADERS=anthropic cargo run --example llm_gateway
 //! ```
 //!
-//! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt says `long`. A key
-//! has 60 requests and 10 000 tokens a minute, and two streams at the same time.
+//! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt
+//! says `long`. A key has 60 requests and 10 000 tokens a minute, and two streams at the same time.
 //!
-//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say that 9798 are left.
-//! When the stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the
-//! middle of a stream: only the tokens that were sent by then are charged.
+//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say
+//! that 9798 are left. When the stream ends, it is settled at the 42 tokens that were used, and
+//! `/usage` says 9958. Press Ctrl-C in the middle of a stream: only the tokens that were sent by
+//! then are charged.
 //!
-//! Of the next three questions at once, the last one gets 429 with the problem document of the limit `streams`: two
-//! streams are open. It is charged nothing. The question with `max_tokens` of 20 000 gets 413, because it can never fit.
+//! Of the next three questions at once, the last one gets 429 with the problem document of the
+//! limit `streams`: two streams are open. It is charged nothing. The question with `max_tokens` of
+//! 20 000 gets 413, because it can never fit.
 //!
-//! `HEADERS` selects the header format: `ietf`, `openai` or `anthropic`. With `openai` and `anthropic` the headers of the
-//! permits have the IETF format beside it.
+//! `HEADERS` selects the header format: `ietf`, `openai` or `anthropic`. With `openai` and
+//! `anthropic` the headers of the permits have the IETF format beside it.
 
 use std::{convert::Infallible, env, time::Duration};
 
@@ -125,7 +128,8 @@ async fn usage(
     ))
 }
 
-/// Returns the key of a request. The layer has rejected requests without one, and a real service has verified it.
+/// Returns the key of a request. The layer has rejected requests without one, and a real service
+/// has verified it.
 fn api_key(headers: &HeaderMap) -> String {
     headers
         .get(API_KEY)

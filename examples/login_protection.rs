@@ -1,4 +1,5 @@
-//! Locks out failed log-ins, by address in a layer and by user name in the handler. Successful log-ins are not counted.
+//! Locks out failed log-ins, by address in a layer and by user name in the handler. Successful
+//! log-ins are not counted.
 //!
 //! ```text
 //! cargo run --example login_protection
@@ -8,31 +9,38 @@
 //! curl -i http://127.0.0.1:3000/login --json '{"user": "berta", "password": "secret"}'
 //! ```
 //!
-//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After`, and nothing else. The lockout
-//! takes five minutes, the next one ten, and so on up to a day. A right password before forgives the wrong ones.
-//! `ANNA` is the same user, and `nobody`, who does not exist, gets the same answers. Ten wrong passwords from one
-//! address, for any users, also lock it out, and so do thirty for one user from all addresses within an hour. A right password
-//! costs nothing, so `berta` can log in as often as she likes, and thirty log-ins of one office at once all pass.
+//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After`, and
+//! nothing else. The lockout takes five minutes, the next one ten, and so on up to a day. A right
+//! password before forgives the wrong ones. `ANNA` is the same user, and `nobody`, who does not
+//! exist, gets the same answers. Ten wrong passwords from one address, for any users, also lock it
+//! out, and so do thirty for one user from all addresses within an hour. A right password costs
+//! nothing, so `berta` can log in as often as she likes, and thirty log-ins of one office at once
+//! all pass.
 //!
-//! A right password forgives the user and not the address (`clear_on` is an option of the handler's layer alone). Otherwise
-//! who has one account could log in to it now and then, and guess the passwords of all others. The limit of a user from all
-//! addresses is a window and not a lockout, so that an attacker locks out nobody for a day.
+//! A right password forgives the user and not the address (`clear_on` is an option of the handler's
+//! layer alone). Otherwise who has one account could log in to it now and then, and guess the
+//! passwords of all others. The limit of a user from all addresses is a window and not a lockout,
+//! so that an attacker locks out nobody for a day.
 //!
-//! A layer sees the head of a request, so it limits by address, before the body is read. The user name is in the body,
-//! so the handler limits by it, with a [`HandlerLimiter`] that has the options of a layer. Both answer alike. The
-//! password is in the body too, because query strings end up in access logs. Redis holds a keyed digest of the name and
-//! not the name itself. Set `KEY_SECRET` to 32 random bytes, the same in all instances.
+//! A layer sees the head of a request, so it limits by address, before the body is read. The user
+//! name is in the body, so the handler limits by it, with a [`HandlerLimiter`] that has the options
+//! of a layer. Both answer alike. The password is in the body too, because query strings end up in
+//! access logs. Redis holds a keyed digest of the name and not the name itself. Set `KEY_SECRET` to
+//! 32 random bytes, the same in all instances.
 //!
-//! An attempt is charged after its response (`charge_after`). Attempts that are under way at the same time do not see
-//! each other, so `n` of them at once can exceed a limit by `n - 1`. `charge_on` keeps the limit exactly: it charges
-//! every attempt at once and refunds the right ones, and so denies right log-ins while too many others are under way.
+//! An attempt is charged after its response (`charge_after`). Attempts that are under way at the
+//! same time do not see each other, so `n` of them at once can exceed a limit by `n - 1`.
+//! `charge_on` keeps the limit exactly: it charges every attempt at once and refunds the right
+//! ones, and so denies right log-ins while too many others are under way.
 //!
-//! The answers name no policy and count nothing down (`HeaderFormat::None`, `Empty`): an attacker would read from the fields which
-//! limit to go around, and how many guesses are left before the next user. A person needs `Retry-After` alone.
+//! The answers name no policy and count nothing down (`HeaderFormat::None`, `Empty`): an attacker
+//! would read from the fields which limit to go around, and how many guesses are left before the
+//! next user. A person needs `Retry-After` alone.
 //!
-//! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins. A log-in waits
-//! one second for a decision and not 50 ms, so that a machine which is busy for a moment turns nobody away. While Redis is well, no
-//! log-in waits; when it is silent, the first three do.
+//! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be
+//! worse than no log-ins. A log-in waits one second for a decision and not 50 ms, so that a machine
+//! which is busy for a moment turns nobody away. While Redis is well, no log-in waits; when it is
+//! silent, the first three do.
 
 use std::{env, sync::Arc, time::Duration};
 
@@ -55,8 +63,8 @@ use tollgate_tower::{
 /// The times of the first lockout and of the longest.
 const LOCK: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(86_400)];
 
-/// Locks out guesses for one user from one address. With the address in the key, a client cannot lock out users elsewhere
-/// with a few guesses.
+/// Locks out guesses for one user from one address. With the address in the key, a client cannot
+/// lock out users elsewhere with a few guesses.
 const GUESSES: Policy = Policy::lockout(
     "guesses",
     Quota::new(3, Duration::from_secs(300)),
@@ -134,8 +142,9 @@ async fn log_in(
     Ok(attempt.complete(response))
 }
 
-/// Returns whether a user has this password. An unknown user takes the same way as a known one, so that the time of the
-/// answer does not show which users exist. A real service compares slow hashes of passwords, such as those of Argon2.
+/// Returns whether a user has this password. An unknown user takes the same way as a known one, so
+/// that the time of the answer does not show which users exist. A real service compares slow hashes
+/// of passwords, such as those of Argon2.
 fn is_right(user: &str, password: &str) -> bool {
     const USERS: [(&str, &str); 2] = [("anna", "secret"), ("berta", "secret")];
     let known = USERS.iter().find(|(name, _)| *name == user);

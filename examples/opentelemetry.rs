@@ -5,12 +5,14 @@
 //! for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code} ' -H 'X-Customer: acme' http://127.0.0.1:3000/; done
 //! ```
 //!
-//! Each customer has five requests a day. The layer leaves its decisions in the extensions of each response, and a layer around it
-//! adds them to the counter `tollgate.decisions`, with the policy and the outcome as attributes. Attributes never name a customer:
-//! each value of one is a time series of its own.
+//! Each customer has five requests a day. The layer leaves its decisions in the extensions of each
+//! response, and a layer around it adds them to the counter `tollgate.decisions`, with the policy
+//! and the outcome as attributes. Attributes never name a customer: each value of one is a time
+//! series of its own.
 //!
-//! The program prints what it exports: each minute, or after `OTEL_METRIC_EXPORT_INTERVAL` milliseconds, and at its end. An
-//! exporter of `opentelemetry-otlp` in the place of that of `opentelemetry-stdout` sends the same to a collector.
+//! The program prints what it exports: each minute, or after `OTEL_METRIC_EXPORT_INTERVAL`
+//! milliseconds, and at its end. An exporter of `opentelemetry-otlp` in the place of that of
+//! `opentelemetry-stdout` sends the same to a collector.
 
 use axum::{Router, middleware::map_response, response::Response, routing::get};
 use opentelemetry::{
@@ -24,7 +26,8 @@ use tollgate_tower::{Decisions, RateLimitLayer, key::Header};
 
 const REQUESTS: Policy = Policy::fixed_window("requests", Quota::per_day(5));
 
-/// Counts the decisions on a request, which all layers around the service have left in its response.
+/// Counts the decisions on a request, which all layers around the service have left in its
+/// response.
 fn count(decisions: &Counter<u64>, response: &Response) {
     let Some(made) = response.extensions().get::<Decisions>() else {
         return;

@@ -4,11 +4,12 @@
 //! cargo run --example outgoing_calls
 //! ```
 //!
-//! The program contains both sides. The server listens on `LISTEN` and refuses what is beyond its limit. The client makes
-//! `CALLS` calls at once, 100 by default, and its stack lets each of them wait for its turn: the server refuses none. `/report`
-//! says what the server saw.
+//! The program contains both sides. The server listens on `LISTEN` and refuses what is beyond its
+//! limit. The client makes `CALLS` calls at once, 100 by default, and its stack lets each of them
+//! wait for its turn: the server refuses none. `/report` says what the server saw.
 //!
-//! With the same `REDIS_URL` several instances share the client's limit. `API_URL` makes the others call the server of the first:
+//! With the same `REDIS_URL` several instances share the client's limit. `API_URL` makes the others
+//! call the server of the first:
 //!
 //! ```text
 //! REDIS_URL=redis://127.0.0.1 CALLS=400 cargo run --example outgoing_calls
@@ -16,9 +17,10 @@
 //! curl http://127.0.0.1:3000/report
 //! ```
 //!
-//! Two variables make the server difficult. `REFUSE_AT=150` refuses the 150th call, and asks for a pause of 3 seconds: all instances
-//! stop calling, and the call is repeated afterwards. `REFUSE_ALL=1` refuses everything, and does not even ask for a
-//! pause: the budget of the retries keeps the clients from a storm.
+//! Two variables make the server difficult. `REFUSE_AT=150` refuses the 150th call, and asks for a
+//! pause of 3 seconds: all instances stop calling, and the call is repeated afterwards.
+//! `REFUSE_ALL=1` refuses everything, and does not even ask for a pause: the budget of the retries
+//! keeps the clients from a storm.
 
 use std::{
     env,
@@ -50,7 +52,8 @@ const ALLOWED: Quota = Quota::new(200, Duration::from_secs(4));
 
 const SERVER: Policy = Policy::sliding_log("server", ALLOWED);
 
-/// The same in any period at the server, although a call may be 120 ms late. Up to 2000 calls wait: 41 s.
+/// The same in any period at the server, although a call may be 120 ms late. Up to 2000 calls wait:
+/// 41 s.
 const CLIENT: Policy = Policy::leaky_bucket(
     "client",
     ALLOWED
@@ -88,7 +91,8 @@ impl Server {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Returns how long the client of a call is to wait, if the server refuses it without a look at the limit.
+    /// Returns how long the client of a call is to wait, if the server refuses it without a look at
+    /// the limit.
     fn refuse(&self) -> Option<Duration> {
         let (mut seen, now) = (self.seen(), Instant::now());
         let since = seen.asked.map(|asked| now - asked);

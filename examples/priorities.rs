@@ -6,11 +6,12 @@
 //! for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/orders; done
 //! ```
 //!
-//! The whole service admits 10 requests a minute. Six reports pass, and the seventh gets 429. Four orders still pass,
-//! whatever the reports do, because an order may spend the whole burst. The fifth order gets 429.
+//! The whole service admits 10 requests a minute. Six reports pass, and the seventh gets 429. Four
+//! orders still pass, whatever the reports do, because an order may spend the whole burst. The
+//! fifth order gets 429.
 //!
-//! Each customer (`-H 'x-api-key: acme'`) has 100 requests a day beside that, reports included. That limit is unranked: a rank
-//! would take a part of what the customer has paid for.
+//! Each customer (`-H 'x-api-key: acme'`) has 100 requests a day beside that, reports included.
+//! That limit is unranked: a rank would take a part of what the customer has paid for.
 //!
 //! The route has the priority. A header that the client sends would be a wish, and no priority.
 

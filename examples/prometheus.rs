@@ -8,13 +8,15 @@
 //! curl http://127.0.0.1:3000/denied
 //! ```
 //!
-//! The rules allow each tenant 10 requests a minute, so the last two of twelve get 429. `trial-…` tenants have a lower
-//! limit in shadow mode: their requests pass, and `tollgate_rule_units_shadow_total` shows what the limit would deny.
-//! `/login` has a limit in code. `/denied` lists the keys that are denied most. They are digests with a random secret,
-//! because tenants may be people: with `SECRET` set, the digest of a tenant is the same in all instances.
+//! The rules allow each tenant 10 requests a minute, so the last two of twelve get 429. `trial-…`
+//! tenants have a lower limit in shadow mode: their requests pass, and
+//! `tollgate_rule_units_shadow_total` shows what the limit would deny. `/login` has a limit in
+//! code. `/denied` lists the keys that are denied most. They are digests with a random secret,
+//! because tenants may be people: with `SECRET` set, the digest of a tenant is the same in all
+//! instances.
 //!
-//! Let Prometheus read `/metrics`, and import `docs/grafana/tollgate.json` into Grafana. `examples/grafana` starts both
-//! in containers. `tollgate top` shows the figures on a terminal:
+//! Let Prometheus read `/metrics`, and import `docs/grafana/tollgate.json` into Grafana.
+//! `examples/grafana` starts both in containers. `tollgate top` shows the figures on a terminal:
 //!
 //! ```text
 //! tollgate top --redis $REDIS_URL --metrics http://127.0.0.1:3000/metrics --denied http://127.0.0.1:3000/denied
@@ -52,7 +54,8 @@ descriptors:
 
 const LOGIN: Policy = Policy::token_bucket("login", Quota::per_minute(3));
 
-/// The bounds of the histograms, in seconds. A check is near 0.2 ms in a data center, and never longer than its deadline.
+/// The bounds of the histograms, in seconds. A check is near 0.2 ms in a data center, and never
+/// longer than its deadline.
 const BUCKETS: [f64; 9] = [
     0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
 ];

@@ -9,13 +9,15 @@
 //! curl -i -H 'X-Tenant: acme' http://127.0.0.1:3000/
 //! ```
 //!
-//! The sixth request of `acme` gets 429, and so does the third export of `other`, which also spends from the limit of its
-//! tenant. The tenant `internal` has only the limit of its address. After the change of the file, `acme` has 45 requests
-//! left: the five that it has spent stay spent. A file with a mistake changes nothing, and the log names its line.
+//! The sixth request of `acme` gets 429, and so does the third export of `other`, which also spends
+//! from the limit of its tenant. The tenant `internal` has only the limit of its address. After the
+//! change of the file, `acme` has 45 requests left: the five that it has spent stay spent. A file
+//! with a mistake changes nothing, and the log names its line.
 //!
-//! `RULES` is the path of another file. `examples/ranked.yaml` has classes of requests that leave a share to others, networks
-//! that are never served, and a limit that is in force for a share of the tenants. In a gRPC server, `tollgate_tonic::layer(limiter.for_requests("shop"), Global)`
-//! limits calls by the same file.
+//! `RULES` is the path of another file. `examples/ranked.yaml` has classes of requests that leave a
+//! share to others, networks that are never served, and a limit that is in force for a share of the
+//! tenants. In a gRPC server, `tollgate_tonic::layer(limiter.for_requests("shop"), Global)` limits
+//! calls by the same file.
 
 use std::{env, path::Path};
 

@@ -1,12 +1,14 @@
-//! Keeps counts in a SQLite file: a store of your own, made of two functions that read and write bytes.
+//! Keeps counts in a SQLite file: a store of your own, made of two functions that read and write
+//! bytes.
 //!
 //! ```text
 //! cargo run --example sqlite_store
 //! for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code} ' -H 'X-Customer: acme' http://127.0.0.1:3000/; done
 //! ```
 //!
-//! Each customer has five requests a day, `AMOUNT` changes that. Stop the program in any way, start it again, and ask: the spent
-//! requests are still spent. Several programs on one machine may count in the same file, which `FILE` names.
+//! Each customer has five requests a day, `AMOUNT` changes that. Stop the program in any way, start
+//! it again, and ask: the spent requests are still spent. Several programs on one machine may count
+//! in the same file, which `FILE` names.
 
 use std::{
     env,
@@ -39,8 +41,9 @@ struct Sqlite(Arc<Mutex<Connection>>);
 impl Sqlite {
     fn open(path: &str) -> rusqlite::Result<Self> {
         let file = Connection::open(path)?;
-        // With a log, a write waits for the disk once. A program that is killed loses nothing then, and a machine that loses
-        // its power the last moments: set `synchronous` to FULL where that matters.
+        // With a log, a write waits for the disk once. A program that is killed loses nothing then,
+        // and a machine that loses its power the last moments: set `synchronous` to FULL where that
+        // matters.
         file.pragma_update(None, "journal_mode", "WAL")?;
         file.pragma_update(None, "synchronous", "NORMAL")?;
         file.busy_timeout(Duration::from_secs(5))?;

@@ -1,8 +1,9 @@
 //! Contains what all examples share: the listener, the store and the shutdown.
 //!
-//! `LISTEN` is the address to listen on, 127.0.0.1:3000 by default. `REDIS_URL` moves the counts to Redis, where all
-//! instances with the same URL share them. It accepts every URL of `tollgate::open`. Without it the counts stay in the
-//! process. The examples log events of level `info` and above.
+//! `LISTEN` is the address to listen on, 127.0.0.1:3000 by default. `REDIS_URL` moves the counts to
+//! Redis, where all instances with the same URL share them. It accepts every URL of
+//! `tollgate::open`. Without it the counts stay in the process. The examples log events of level
+//! `info` and above.
 
 use std::{env, net::SocketAddr, sync::Arc};
 
@@ -19,9 +20,11 @@ use tollgate::Store;
 /// Ends an example with a message.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Starts logging, and returns the store at `REDIS_URL`, or a store in the process if it is not set.
+/// Starts logging, and returns the store at `REDIS_URL`, or a store in the process if it is not
+/// set.
 ///
-/// Redis may be away when the example starts. Until it answers, each instance enforces the limit by itself.
+/// Redis may be away when the example starts. Until it answers, each instance enforces the limit by
+/// itself.
 ///
 /// # Errors
 ///
@@ -75,8 +78,8 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<(), Failure>
 
 /// Sets `TCP_NODELAY` on each accepted connection.
 ///
-/// Without the option, an HTTP/2 response that follows another write waits until the client has acknowledged that
-/// write. The client may delay its acknowledgement by 40 ms.
+/// Without the option, an HTTP/2 response that follows another write waits until the client has
+/// acknowledged that write. The client may delay its acknowledgement by 40 ms.
 fn without_delay(listener: TcpListener) -> TapIo<TcpListener, fn(&mut TcpStream)> {
     listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {
@@ -85,8 +88,8 @@ fn without_delay(listener: TcpListener) -> TapIo<TcpListener, fn(&mut TcpStream)
     })
 }
 
-/// Waits for Ctrl-C or SIGTERM. It notices both from this call on, and not from the first poll on: a task that polls it may
-/// run late.
+/// Waits for Ctrl-C or SIGTERM. It notices both from this call on, and not from the first poll on:
+/// a task that polls it may run late.
 pub fn stopped() -> impl Future<Output = ()> {
     #[cfg(unix)]
     let interrupt = received(signal::unix::SignalKind::interrupt());
@@ -105,7 +108,8 @@ pub fn stopped() -> impl Future<Output = ()> {
     }
 }
 
-/// Waits for a signal that comes after this call. Without its handler the signal ends the process as ever.
+/// Waits for a signal that comes after this call. Without its handler the signal ends the process
+/// as ever.
 #[cfg(unix)]
 fn received(kind: signal::unix::SignalKind) -> impl Future<Output = ()> {
     let handler = signal::unix::signal(kind);
@@ -122,7 +126,8 @@ fn received(kind: signal::unix::SignalKind) -> impl Future<Output = ()> {
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Compiles the code of the pages in `docs` with the tests. The pages that need gRPC are in `grpc/greeter.rs`.
+/// Compiles the code of the pages in `docs` with the tests. The pages that need gRPC are in
+/// `grpc/greeter.rs`.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../docs/concurrency.md")]

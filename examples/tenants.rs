@@ -1,4 +1,5 @@
-//! Limits each customer by a plan from a database, and changes the default limits while the service runs.
+//! Limits each customer by a plan from a database, and changes the default limits while the service
+//! runs.
 //!
 //! ```text
 //! cargo run --example tenants
@@ -9,13 +10,13 @@
 //! curl -X PUT 'http://127.0.0.1:3000/away?away=true'
 //! ```
 //!
-//! The fourth request of `small` gets 429: its plan allows three a minute. `large` has a plan of 1000 a minute, and
-//! every other key has no plan and may send one request a minute. After the change of the plan, the requests that
-//! `small` has sent still count, and 96 more pass.
+//! The fourth request of `small` gets 429: its plan allows three a minute. `large` has a plan of
+//! 1000 a minute, and every other key has no plan and may send one request a minute. After the
+//! change of the plan, the requests that `small` has sent still count, and 96 more pass.
 //!
-//! The plans are fetched once and kept for a minute. While the database is away, the plans that are known stay in
-//! force, and customers whose plan is not known have the default limits. The service does not wait for the database for
-//! longer than 200 ms.
+//! The plans are fetched once and kept for a minute. While the database is away, the plans that are
+//! known stay in force, and customers whose plan is not known have the default limits. The service
+//! does not wait for the database for longer than 200 ms.
 
 use std::{
     collections::HashMap,
@@ -38,8 +39,8 @@ use tollgate::{Key, Limiter, Policy, Quota, tenants::TenantLimiters};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{RateLimitLayer, key::Extension};
 
-/// The limit of customers without a plan. All plans have its name, so a request that was sent under one plan counts
-/// under the next.
+/// The limit of customers without a plan. All plans have its name, so a request that was sent under
+/// one plan counts under the next.
 const REQUESTS: Policy = Policy::token_bucket("requests", Quota::per_minute(1));
 
 /// Identifies a customer. A real service has verified it.
@@ -76,7 +77,8 @@ impl Database {
             return Err(io::Error::other("the database is away").into());
         }
         let per_minute = plans.per_minute.get(&id).copied();
-        // A plan of 0 suspends the customer. A wrong plan is an error, and the last one stays in force.
+        // A plan of 0 suspends the customer. A wrong plan is an error, and the last one stays in
+        // force.
         let quota = per_minute
             .map(|amount| Quota::try_new(amount, Duration::from_secs(60)))
             .transpose()?;

@@ -8,12 +8,13 @@
 //! for i in $(seq 3); do curl -i http://127.0.0.1:3000/; done
 //! ```
 //!
-//! The sixth request of `free-1` gets 429, and so does the third request without a key. `pro-1` has two policies.
-//! `staff-1` is not limited.
+//! The sixth request of `free-1` gets 429, and so does the third request without a key. `pro-1` has
+//! two policies. `staff-1` is not limited.
 //!
-//! An outer layer authenticates the request and stores the account and its plan in the request's extensions. The plan
-//! selects the policies, and the account is the key. An unknown API key never becomes a key of the limiter, so
-//! inventing API keys gains nothing. Requests without an account are limited by their address.
+//! An outer layer authenticates the request and stores the account and its plan in the request's
+//! extensions. The plan selects the policies, and the account is the key. An unknown API key never
+//! becomes a key of the limiter, so inventing API keys gains nothing. Requests without an account
+//! are limited by their address.
 
 use axum::{
     Router, extract::Request, middleware, middleware::Next, response::Response, routing::get,

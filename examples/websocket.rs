@@ -5,11 +5,13 @@
 //! seq 12 | websocat ws://127.0.0.1:3000/chat
 //! ```
 //!
-//! A client sends ten messages at once to `/chat`, and one more each second. The next message closes the socket, with
-//! the code 1008 and a reason. On `/calm` it waits instead, for up to two seconds, and slows the client down. On `/readings`
-//! it is dropped. A second socket, also on another instance with the same `REDIS_URL`, has the same ten messages.
+//! A client sends ten messages at once to `/chat`, and one more each second. The next message
+//! closes the socket, with the code 1008 and a reason. On `/calm` it waits instead, for up to two
+//! seconds, and slows the client down. On `/readings` it is dropped. A second socket, also on
+//! another instance with the same `REDIS_URL`, has the same ten messages.
 //!
-//! The layer around the routes limits how many sockets a client opens. It says by what the messages are limited, too.
+//! The layer around the routes limits how many sockets a client opens. It says by what the messages
+//! are limited, too.
 
 use std::time::Duration;
 
@@ -55,7 +57,8 @@ async fn readings(
     })
 }
 
-/// Accepts a socket. A message is in memory before it is charged, so its length has a limit of its own.
+/// Accepts a socket. A message is in memory before it is charged, so its length has a limit of its
+/// own.
 fn accept(
     upgrade: WebSocketUpgrade,
     limit: impl FnOnce(WebSocket) -> LimitedSocket + Send + 'static,

@@ -1,16 +1,19 @@
-//! Creates the keys that all contestants use: texts of 21 bytes, in an order that no cache can predict.
+//! Creates the keys that all contestants use: texts of 21 bytes, in an order that no cache can
+//! predict.
 
 /// Sets the number of keys. A section that needs another number defines its own.
 pub(crate) const KEYS: usize = 10_000;
 
 /// Returns the key with that number.
 ///
-/// The number has twelve digits, because redis-benchmark puts twelve digits in place of `__rand_int__`.
+/// The number has twelve digits, because redis-benchmark puts twelve digits in place of
+/// `__rand_int__`.
 pub(crate) fn key(number: usize) -> String {
     format!("customer:{number:012}")
 }
 
-/// Stands for any key. redis-benchmark replaces the end by a random number, which makes it one of the [`key`]s.
+/// Stands for any key. redis-benchmark replaces the end by a random number, which makes it one of
+/// the [`key`]s.
 pub(crate) const ANY_KEY: &str = "customer:__rand_int__";
 
 /// Returns the first `count` keys in order.

@@ -1,8 +1,9 @@
 //! Puts a distance between a client and a server: a delay line.
 //!
-//! The line reads all bytes at once, and writes them when their time has come. It holds any number of bytes, so it does not
-//! limit the throughput as long as one thread can copy them. The fault proxy of the tests has modes and counters, and takes
-//! more time for each piece; the section `distance` measures both against a direct connection.
+//! The line reads all bytes at once, and writes them when their time has come. It holds any number
+//! of bytes, so it does not limit the throughput as long as one thread can copy them. The fault
+//! proxy of the tests has modes and counters, and takes more time for each piece; the section
+//! `distance` measures both against a direct connection.
 
 use std::{
     collections::VecDeque,

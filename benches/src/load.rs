@@ -1,4 +1,5 @@
-//! Runs concurrent callers. Each caller requests a decision, waits for it, and requests the next one.
+//! Runs concurrent callers. Each caller requests a decision, waits for it, and requests the next
+//! one.
 
 use std::{
     future::Future,
@@ -58,7 +59,8 @@ pub(crate) struct Load {
     pub(crate) decisions: u64,
     pub(crate) admitted: u64,
     pub(crate) elapsed: Duration,
-    /// Processor time of this process per decision, in microseconds. It includes the callers' own work.
+    /// Processor time of this process per decision, in microseconds. It includes the callers' own
+    /// work.
     pub(crate) client_us: f64,
     /// Processor time of the server per decision, in microseconds.
     pub(crate) server_us: f64,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Lists the packages whose versions the report shows. The versions come from the lock file of this build.
+/// Lists the packages whose versions the report shows. The versions come from the lock file of this
+/// build.
 const SHOWN: [&str; 13] = [
     "redis",
     "deadpool-redis",
@@ -23,7 +24,8 @@ const SHOWN: [&str; 13] = [
 
 /// Runs `start` on the server core, so that the process it starts stays there.
 ///
-/// If there is only one core, or if threads cannot be bound to a core, all processes share the cores.
+/// If there is only one core, or if threads cannot be bound to a core, all processes share the
+/// cores.
 pub(crate) fn on_the_server_core<T>(start: impl FnOnce() -> T) -> T {
     stay_on(|cores| cores.0);
     let started = start();
@@ -36,12 +38,14 @@ pub(crate) fn stay_on_the_client_core() {
     stay_on(|cores| cores.1);
 }
 
-/// Lets this thread run on every core that this process may use, and shortens the slack of its timers.
+/// Lets this thread run on every core that this process may use, and shortens the slack of its
+/// timers.
 pub(crate) fn roam() {
     #[cfg(target_os = "linux")]
     {
         use rustix::thread::{sched_setaffinity, set_current_timer_slack};
-        // If the system refuses, the thread shares the client core, and its timers are up to 50 µs late.
+        // If the system refuses, the thread shares the client core, and its timers are up to 50 µs
+        // late.
         if let Some(allowed) = allowed() {
             let _ = sched_setaffinity(None, allowed);
         }
@@ -105,7 +109,8 @@ fn cores() -> Option<&'static (usize, usize)> {
     None
 }
 
-/// Returns the resident memory of this process in bytes. Returns `None` if the system does not report it.
+/// Returns the resident memory of this process in bytes. Returns `None` if the system does not
+/// report it.
 pub(crate) fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = statm.split(' ').nth(1)?.parse().ok()?;

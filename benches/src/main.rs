@@ -1,11 +1,13 @@
 //! Measures Tollgate and its peers on the same work.
 //!
-//! A peer is another way to limit requests: a crate, a server module, or code written by hand. Tollgate and the peers
-//! are the contestants. Run the benches with `cargo xtask bench [--quick] [SECTION…]`.
+//! A peer is another way to limit requests: a crate, a server module, or code written by hand.
+//! Tollgate and the peers are the contestants. Run the benches with
+//! `cargo xtask bench [--quick] [SECTION…]`.
 //!
-//! Machines differ, and other processes disturb the measurement. For this reason the turns of all contestants
-//! alternate, and a ratio is computed within one round before the median is taken; see [`rounds`]. Each contestant is
-//! measured through its public interface. Its answers are checked, and a wrong answer ends the run.
+//! Machines differ, and other processes disturb the measurement. For this reason the turns of all
+//! contestants alternate, and a ratio is computed within one round before the median is taken; see
+//! [`rounds`]. Each contestant is measured through its public interface. Its answers are checked,
+//! and a wrong answer ends the run.
 
 use std::{env, process::ExitCode};
 

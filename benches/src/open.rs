@@ -1,7 +1,8 @@
 //! Offers requests at a rate that does not depend on the answers: an open loop.
 //!
-//! The times between two arrivals are exponential, as with many independent clients. Each arrival is a task of its own.
-//! Latency counts from the time at which the request was due, so a client that falls behind does not look fast.
+//! The times between two arrivals are exponential, as with many independent clients. Each arrival
+//! is a task of its own. Latency counts from the time at which the request was due, so a client
+//! that falls behind does not look fast.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +56,8 @@ pub(crate) struct Results {
 /// Sets the time in which an answer is useful: the default deadline of a limiter.
 pub(crate) const USEFUL: Duration = Duration::from_millis(50);
 
-/// Sets the shortest pause of the pacer. A shorter one would take the client core from the requests.
+/// Sets the shortest pause of the pacer. A shorter one would take the client core from the
+/// requests.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// Offers the requests, and waits until each has its answer.
@@ -156,14 +158,15 @@ impl Results {
             / f64::from(self.burst_us)
     }
 
-    /// Returns the share of the requests of the burst that the store decided in time, for the flooded key or for the
-    /// others.
+    /// Returns the share of the requests of the burst that the store decided in time, for the
+    /// flooded key or for the others.
     pub(crate) fn share_good(&self, is_flood: bool) -> f64 {
         let group = || self.burst().filter(|sample| sample.is_flood == is_flood);
         group().filter(|sample| sample.is_good()).count() as f64 / group().count() as f64
     }
 
-    /// Returns the percentile of the time until the store decided, in milliseconds, for the requests of the burst.
+    /// Returns the percentile of the time until the store decided, in milliseconds, for the
+    /// requests of the burst.
     pub(crate) fn store_ms(&self, share: f64) -> f64 {
         self.percentile_ms(share, |answer| answer.is_by_store())
     }
@@ -183,8 +186,8 @@ impl Results {
         percentile(&times, share) / 1e3
     }
 
-    /// Returns the number of requests of the burst for each reason why the store did not decide. `late` counts decisions
-    /// of the store after the useful time.
+    /// Returns the number of requests of the burst for each reason why the store did not decide.
+    /// `late` counts decisions of the store after the useful time.
     pub(crate) fn reasons(&self) -> BTreeMap<&'static str, usize> {
         let mut reasons = BTreeMap::new();
         for sample in self.burst().filter(|sample| !sample.is_good()) {
@@ -197,7 +200,8 @@ impl Results {
         reasons
     }
 
-    /// Returns the time from the end of the burst to the last request that the store did not decide in time.
+    /// Returns the time from the end of the burst to the last request that the store did not decide
+    /// in time.
     pub(crate) fn recovery(&self) -> Duration {
         let bad = self
             .samples

@@ -6,7 +6,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     pub(crate) is_quick: bool,
-    /// Rounds of measurements in process. Turns are short there, so that other processes disturb only some of them.
+    /// Rounds of measurements in process. Turns are short there, so that other processes disturb
+    /// only some of them.
     pub(crate) inside: Rounds,
     /// Rounds of measurements with a server.
     pub(crate) load: Rounds,
@@ -22,7 +23,8 @@ pub(crate) struct Rounds {
 }
 
 impl Pace {
-    /// Returns the number of calls in a turn of redis-benchmark. The warm-up turn has a quarter of the calls.
+    /// Returns the number of calls in a turn of redis-benchmark. The warm-up turn has a quarter of
+    /// the calls.
     pub(crate) fn calls_in(&self, turn: Duration) -> u64 {
         if turn < self.load.turn {
             self.calls / 4

@@ -199,7 +199,8 @@ impl Report {
     }
 }
 
-/// Formats a number with at most two decimal places. It ends with `k` from ten thousand and with `M` from a million.
+/// Formats a number with at most two decimal places. It ends with `k` from ten thousand and with
+/// `M` from a million.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "–".to_owned(),

@@ -1,8 +1,9 @@
 //! Alternates the turns of the contestants, and computes medians, and ratios within a round.
 //!
-//! The speed of a machine changes during a measurement, because of other processes, heat and the scheduler. If one
-//! contestant ran after the other, this change would distort the comparison. Here each contestant has a short turn in
-//! each round. A ratio is computed between two turns of the same round, before the median is taken.
+//! The speed of a machine changes during a measurement, because of other processes, heat and the
+//! scheduler. If one contestant ran after the other, this change would distort the comparison. Here
+//! each contestant has a short turn in each round. A ratio is computed between two turns of the
+//! same round, before the median is taken.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ impl<'a, T> Case<'a, T> {
     }
 }
 
-/// Runs one turn of each case in each round, after a shorter warm-up turn of each case that does not count.
+/// Runs one turn of each case in each round, after a shorter warm-up turn of each case that does
+/// not count.
 pub(crate) fn alternate<T>(rounds: Rounds, mut cases: Vec<Case<'_, T>>) -> Vec<Series<T>> {
     for case in &mut cases {
         (case.turn)(rounds.turn / 4);

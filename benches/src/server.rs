@@ -24,7 +24,8 @@ impl Server {
         Self(machine::on_the_server_core(RedisServer::start))
     }
 
-    /// Starts a server that loads `module`. The module needs the libraries in the folder `libraries`.
+    /// Starts a server that loads `module`. The module needs the libraries in the folder
+    /// `libraries`.
     pub(crate) fn with_module(module: &str, libraries: &str) -> Self {
         let server = RedisServer::builder()
             .arg("--loadmodule", module)

@@ -1,6 +1,8 @@
-//! Runs callers as [`load`](crate::load) does, for servers at a distance: counts what ends after the first round trips.
+//! Runs callers as [`load`](crate::load) does, for servers at a distance: counts what ends after
+//! the first round trips.
 //!
-//! A turn is short, and a round trip is long. If the begin and the end of a turn counted, they would change the figures.
+//! A turn is short, and a round trip is long. If the begin and the end of a turn counted, they
+//! would change the figures.
 
 use std::{
     sync::Arc,

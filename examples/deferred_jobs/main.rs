@@ -1,4 +1,5 @@
-//! Defers jobs instead of refusing them: 16 workers send the jobs of a Redis Stream at 100 a minute.
+//! Defers jobs instead of refusing them: 16 workers send the jobs of a Redis Stream at 100 a
+//! minute.
 //!
 //! ```text
 //! export REDIS_URL=redis://127.0.0.1:6379
@@ -8,15 +9,17 @@
 //! curl http://127.0.0.1:3000/
 //! ```
 //!
-//! Each command runs in a terminal of its own. `receive` stands for a service of somebody else, which allows 100 calls
-//! in any minute. `submit` sends a job at once when a call is free, and otherwise defers it: it appends the job to a
-//! Redis Stream. `work` takes deferred jobs, waits for a turn, and calls the receiver. Start `work`
-//! as often as you like, also on other machines: all workers and `submit` share one leaky bucket, so the receiver gets
-//! 97 calls a minute in all. The last command shows how many arrived, and how many in any minute at most.
+//! Each command runs in a terminal of its own. `receive` stands for a service of somebody else,
+//! which allows 100 calls in any minute. `submit` sends a job at once when a call is free, and
+//! otherwise defers it: it appends the job to a Redis Stream. `work` takes deferred jobs, waits for
+//! a turn, and calls the receiver. Start `work` as often as you like, also on other machines: all
+//! workers and `submit` share one leaky bucket, so the receiver gets 97 calls a minute in all. The
+//! last command shows how many arrived, and how many in any minute at most.
 //!
-//! Kill a worker with `kill -9`: after `CLAIM_AFTER` the others take over the jobs that it had. A job is removed from the
-//! stream when the receiver has confirmed it, so no job is lost. A job whose worker dies after the call and before the
-//! confirmation is sent twice. The receiver knows it by its number.
+//! Kill a worker with `kill -9`: after `CLAIM_AFTER` the others take over the jobs that it had. A
+//! job is removed from the stream when the receiver has confirmed it, so no job is lost. A job
+//! whose worker dies after the call and before the confirmation is sent twice. The receiver knows
+//! it by its number.
 //!
 //! | variable | default | meaning |
 //! |---|---|---|
@@ -26,12 +29,13 @@
 //! | `CLAIM_AFTER` | `60s` | the time after which a job of a silent worker is taken over |
 //! | `RECEIVER` | `127.0.0.1:3000` | the address of the receiver |
 //!
-//! Ctrl-C lets each worker finish its job. A worker does not give a turn back: the turns behind it are given out
-//! already, and the next caller would leave at the same time as the last of them.
+//! Ctrl-C lets each worker finish its job. A worker does not give a turn back: the turns behind it
+//! are given out already, and the next caller would leave at the same time as the last of them.
 //!
-//! To choose `MARGIN`, run the workers under their real load and look at the last line of `curl`: it shows how late the
-//! latest job arrived after its turn. A margin above that holds the limit. A worker that stands still for longer than
-//! the margin, between its turn and its call, can exceed the limit by the calls of that time.
+//! To choose `MARGIN`, run the workers under their real load and look at the last line of `curl`:
+//! it shows how late the latest job arrived after its turn. A margin above that holds the limit. A
+//! worker that stands still for longer than the margin, between its turn and its call, can exceed
+//! the limit by the calls of that time.
 
 mod queue;
 mod receiver;

@@ -15,8 +15,8 @@ const GROUP: &str = "workers";
 
 /// The deferred jobs, as one consumer of the group sees them.
 ///
-/// The server gives each job to one consumer, and keeps it until the consumer has confirmed it. Each consumer has a
-/// connection of its own, because waiting for a job occupies it.
+/// The server gives each job to one consumer, and keeps it until the consumer has confirmed it.
+/// Each consumer has a connection of its own, because waiting for a job occupies it.
 pub(crate) struct Queue {
     connection: MultiplexedConnection,
     consumer: String,
@@ -67,8 +67,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Claims the next job: first one of a consumer that was silent for too long. Returns `None` after a while without
-    /// jobs.
+    /// Claims the next job: first one of a consumer that was silent for too long. Returns `None`
+    /// after a while without jobs.
     pub(crate) async fn next(&mut self) -> Result<Option<Job>, Failure> {
         let one = StreamAutoClaimOptions::default().count(1);
         let consumer = self.consumer.as_str();

@@ -78,7 +78,8 @@ impl Receiver {
     }
 }
 
-/// Lists the arrivals, one a line: the job, the time of the arrival and the earliest time of its turn.
+/// Lists the arrivals, one a line: the job, the time of the arrival and the earliest time of its
+/// turn.
 async fn list(State(receiver): State<Receiver>) -> String {
     let mut lines = String::new();
     for Arrival {

@@ -39,12 +39,14 @@ impl Settings {
         })
     }
 
-    /// Returns how long a worker waits for a turn with one job. It renews its claim on the job after that time.
+    /// Returns how long a worker waits for a turn with one job. It renews its claim on the job
+    /// after that time.
     pub(crate) fn longest_wait(&self) -> Duration {
         self.claim_after / 2
     }
 
-    /// Returns how long a call may take. A worker has confirmed its job before another one can claim it.
+    /// Returns how long a call may take. A worker has confirmed its job before another one can
+    /// claim it.
     pub(crate) fn call_timeout(&self) -> Duration {
         self.claim_after / 4
     }

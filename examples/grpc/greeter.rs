@@ -8,8 +8,8 @@ use tonic::{Request, Response, Status, transport::server::TcpIncoming};
 
 /// Contains the Rust code for `helloworld.proto`.
 ///
-/// The generated code is committed, so that only cargo is needed to build it. A test of tollgate-tonic generates it
-/// again and compares.
+/// The generated code is committed, so that only cargo is needed to build it. A test of
+/// tollgate-tonic generates it again and compares.
 #[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
 #[rustfmt::skip]
 pub mod helloworld;
@@ -19,9 +19,9 @@ pub const DESCRIPTORS: &[u8] = include_bytes!("helloworld.bin");
 
 /// Sets `TCP_NODELAY` on each accepted connection.
 ///
-/// tonic sets the option when it opens the port itself, but not on connections that it is given. Without the option, a
-/// response waits until the client has acknowledged an earlier write. The client may delay its acknowledgement by 40
-/// ms.
+/// tonic sets the option when it opens the port itself, but not on connections that it is given.
+/// Without the option, a response waits until the client has acknowledged an earlier write. The
+/// client may delay its acknowledgement by 40 ms.
 #[must_use]
 pub fn without_delay(listener: TcpListener) -> TcpIncoming {
     TcpIncoming::from(listener).with_nodelay(Some(true))

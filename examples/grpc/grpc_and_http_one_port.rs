@@ -6,8 +6,9 @@
 //! for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
 //! ```
 //!
-//! After ten calls the gRPC client gets `RESOURCE_EXHAUSTED` and waits. curl gets 429. Both have the same address and
-//! share one quota, so curl gets 429 from the first request on if it runs directly after the gRPC client.
+//! After ten calls the gRPC client gets `RESOURCE_EXHAUSTED` and waits. curl gets 429. Both have
+//! the same address and share one quota, so curl gets 429 from the first request on if it runs
+//! directly after the gRPC client.
 
 use axum::{Router, routing::get};
 use tollgate::{Limiter, Policy, Quota};

@@ -6,8 +6,8 @@
 //! cargo run --example grpc_client http://…     # calls another server
 //! ```
 //!
-//! The client makes twelve calls in a row. Ten pass. Then the server denies a call and says in `RetryInfo` how long to
-//! wait. The client waits that long and repeats the call.
+//! The client makes twelve calls in a row. Ten pass. Then the server denies a call and says in
+//! `RetryInfo` how long to wait. The client waits that long and repeats the call.
 
 use std::env;
 

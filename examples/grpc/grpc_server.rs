@@ -5,9 +5,10 @@
 //! cargo run --example grpc_client      # in another terminal
 //! ```
 //!
-//! The client prints ten replies at once, then waits as long as the server says. `LISTEN` is the address to listen on,
-//! 127.0.0.1:50051 by default. To share one limit, start a second server with another `LISTEN`, and set the same `REDIS_URL`
-//! for both. Health and reflection are not limited, so `grpcurl -plaintext 127.0.0.1:50051 list` always works.
+//! The client prints ten replies at once, then waits as long as the server says. `LISTEN` is the
+//! address to listen on, 127.0.0.1:50051 by default. To share one limit, start a second server with
+//! another `LISTEN`, and set the same `REDIS_URL` for both. Health and reflection are not limited,
+//! so `grpcurl -plaintext 127.0.0.1:50051 list` always works.
 
 use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen_or, stopped, store};

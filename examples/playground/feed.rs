@@ -77,8 +77,8 @@ impl Feed {
             .collect()
     }
 
-    /// Returns the events from now on, after one named `hello` with the data that `hello` returns. `None` when too many
-    /// pages are open.
+    /// Returns the events from now on, after one named `hello` with the data that `hello` returns.
+    /// `None` when too many pages are open.
     pub(crate) fn subscribe<H>(
         &self,
         hello: H,

@@ -1,7 +1,8 @@
 //! Refuses requests to other hosts.
 //!
-//! A page of another site cannot send JSON to the playground. But its name may change from its own address to 127.0.0.1 (DNS
-//! rebinding). The browser then takes the playground for a part of that site. The field `Host` still has the name.
+//! A page of another site cannot send JSON to the playground. But its name may change from its own
+//! address to 127.0.0.1 (DNS rebinding). The browser then takes the playground for a part of that
+//! site. The field `Host` still has the name.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -16,7 +17,8 @@ use crate::problem::Refused;
 
 /// Knows the hosts of the playground: addresses, `localhost`, and the name on which it listens.
 ///
-/// Any address is accepted. A browser sends it only if it has opened that address, so no name was involved.
+/// Any address is accepted. A browser sends it only if it has opened that address, so no name was
+/// involved.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     own: Option<Arc<str>>,

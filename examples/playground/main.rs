@@ -5,13 +5,14 @@
 //! cargo run --example playground -- --redis-server
 //! ```
 //!
-//! Open <http://127.0.0.1:3000>. Choose an algorithm and a quota in each of the two panes, and send requests: one, a burst, or
-//! a steady stream. Both panes get the same requests. The plots show which were admitted and which were denied, and the
-//! meters show what each policy has left.
+//! Open <http://127.0.0.1:3000>. Choose an algorithm and a quota in each of the two panes, and send
+//! requests: one, a burst, or a steady stream. Both panes get the same requests. The plots show
+//! which were admitted and which were denied, and the meters show what each policy has left.
 //!
-//! The counts are in this process. With `REDIS_URL` they are in Redis, and all instances with the same URL share them: start
-//! a second one with another `LISTEN`, open both pages, and send requests in one of them. With `--redis-server` the program
-//! starts a Redis server of its own, which the page stops and starts again: so one sees how a limiter answers in an outage.
+//! The counts are in this process. With `REDIS_URL` they are in Redis, and all instances with the
+//! same URL share them: start a second one with another `LISTEN`, open both pages, and send
+//! requests in one of them. With `--redis-server` the program starts a Redis server of its own,
+//! which the page stops and starts again: so one sees how a limiter answers in an outage.
 //! `REDIS_SERVER` names the server program, `redis-server` by default.
 //!
 //! Everything that the page does is one HTTP request, so it works from a shell, too:

@@ -30,7 +30,8 @@ use crate::{
 /// The greatest cost of a request.
 pub(crate) const MAX_COST: u64 = 10_000;
 
-/// The deadline of a check. A service keeps the default of 50 ms. Here a browser and a compiler may share the processor.
+/// The deadline of a check. A service keeps the default of 50 ms. Here a browser and a compiler may
+/// share the processor.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// Limits a service. The limits may change while it runs.
@@ -107,8 +108,8 @@ impl Pane {
         self.lock().clone()
     }
 
-    /// Replaces the limits between two requests. Units that were spent stay spent where a policy keeps its name and its
-    /// algorithm.
+    /// Replaces the limits between two requests. Units that were spent stay spent where a policy
+    /// keeps its name and its algorithm.
     ///
     /// # Errors
     ///
@@ -194,7 +195,8 @@ impl Level {
     }
 }
 
-/// Returns the key that a pane charges. Each pane has counters of its own, and the instances at one Redis share them.
+/// Returns the key that a pane charges. Each pane has counters of its own, and the instances at one
+/// Redis share them.
 fn charged(pane: &'static str, key: &str) -> Key {
     Key::from((pane, key))
 }
@@ -213,7 +215,8 @@ fn limiter(
         .build()
 }
 
-/// Builds the limited service. From the outside: the guard of the input, the tally, the rate limit, the handler.
+/// Builds the limited service. From the outside: the guard of the input, the tally, the rate limit,
+/// the handler.
 fn service(
     name: &'static str,
     limits: LimiterHandle,

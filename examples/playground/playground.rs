@@ -1,4 +1,5 @@
-//! Holds the state that all requests share: two panes, the key, the store, permits and reservations.
+//! Holds the state that all requests share: two panes, the key, the store, permits and
+//! reservations.
 
 use std::{sync::Arc, time::Duration};
 
@@ -107,11 +108,13 @@ impl Playground {
             })
     }
 
-    /// Sends the requests of a burst to each of its panes at the same instant, and does not wait for the answers.
+    /// Sends the requests of a burst to each of its panes at the same instant, and does not wait
+    /// for the answers.
     ///
     /// # Errors
     ///
-    /// Refuses 0 and more than 500 requests, a cost above 10 000, unknown panes, and more requests in flight than 5000.
+    /// Refuses 0 and more than 500 requests, a cost above 10 000, unknown panes, and more requests
+    /// in flight than 5000.
     pub(crate) fn send(self: &Arc<Self>, burst: &Burst) -> Result<(), Refused> {
         let Burst {
             requests,

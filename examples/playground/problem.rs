@@ -149,7 +149,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
 
 /// Reads a body of at most 16 KiB. Returns the length of a larger one, as far as it was read.
 ///
-/// A larger body is read and dropped, because a client that is still sending may not receive the response.
+/// A larger body is read and dropped, because a client that is still sending may not receive the
+/// response.
 async fn read(body: Body) -> Result<Vec<u8>, usize> {
     let (mut data, mut length) = (Vec::new(), 0);
     let mut frames = body.into_data_stream();
@@ -169,7 +170,8 @@ async fn read(body: Body) -> Result<Vec<u8>, usize> {
     }
 }
 
-/// Requires the content type of JSON. Another site cannot send it from a browser without being asked first.
+/// Requires the content type of JSON. Another site cannot send it from a browser without being
+/// asked first.
 fn require_json(headers: &HeaderMap) -> Result<(), Refused> {
     let content_type = headers
         .get(header::CONTENT_TYPE)

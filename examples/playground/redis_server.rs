@@ -14,8 +14,8 @@ use tollgate_examples::Failure;
 /// The longest time in which the server answers after its start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Starts the program in its arguments, and ends it when its own input ends. So the server never outlives the playground,
-/// even if that is killed.
+/// Starts the program in its arguments, and ends it when its own input ends. So the server never
+/// outlives the playground, even if that is killed.
 const LEASH: &str = r#""$@" & cat > /dev/null; kill -TERM $! 2> /dev/null; wait $!"#;
 
 /// Runs a Redis server without persistence, on a free port of 127.0.0.1. A restart keeps the port.

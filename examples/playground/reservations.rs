@@ -49,7 +49,8 @@ impl Reservations {
     ///
     /// # Errors
     ///
-    /// Refuses an estimate of 0, one that can never fit, one that does not fit now, and the 13th reservation.
+    /// Refuses an estimate of 0, one that can never fit, one that does not fit now, and the 13th
+    /// reservation.
     pub(crate) async fn reserve(
         &self,
         pane: &Pane,

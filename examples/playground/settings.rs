@@ -7,7 +7,8 @@ use tollgate::{Algorithm, Error, Lease, Outage, Policy, PolicySet, Quota};
 
 use crate::problem::FieldError;
 
-/// The largest amount and the largest burst. They bound the memory of a sliding log, and keep the plot readable.
+/// The largest amount and the largest burst. They bound the memory of a sliding log, and keep the
+/// plot readable.
 const MAX_UNITS: u64 = 10_000;
 
 /// The number of sub-windows of sliding buckets, unless the settings name another.
@@ -87,7 +88,8 @@ impl PaneSettings {
     /// Names every field that is refused, with its value.
     pub(crate) fn build(&self) -> Result<PolicySet, Vec<FieldError>> {
         let (mut policies, mut errors) = (Vec::new(), Vec::new());
-        // A set has 8 policies at most. The errors of the ninth and later ones would only hide that.
+        // A set has 8 policies at most. The errors of the ninth and later ones would only hide
+        // that.
         for (at, policy) in self.policies.iter().take(9).enumerate() {
             match policy.build() {
                 Ok(policy) => policies.push(policy),

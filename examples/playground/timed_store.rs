@@ -105,7 +105,8 @@ impl Latencies {
             .collect();
         latencies.sort_unstable();
         let us = |latency: &Duration| latency.as_nanos() as f64 / 1_000.0;
-        // The nearest rank: the smallest value that at least this share of all values does not exceed.
+        // The nearest rank: the smallest value that at least this share of all values does not
+        // exceed.
         let rank = |share: usize| (latencies.len() * share).div_ceil(100).saturating_sub(1);
         Some(Summary {
             decisions: latencies.len(),

@@ -34,7 +34,8 @@ use crate::{
     tally::{Answer, Tally},
 };
 
-/// The limit at the start. Few permits are exact: none is kept idle while another instance needs it.
+/// The limit at the start. Few permits are exact: none is kept idle while another instance needs
+/// it.
 const WORK: Concurrency = Concurrency::new("work", 2).exact();
 
 /// The most pieces of work of this process that are in progress, in seconds and in number.

@@ -6,12 +6,13 @@
 //! curl -i http://127.0.0.1:3000/search
 //! ```
 //!
-//! The bucket holds ten units and gains one every 200 ms. The first ten requests get 200. The others get 429, except
-//! that one more passes for each 200 ms that the loop takes. After one second of rest five more pass. `curl -i` shows
-//! the header fields that report the limits to the client.
+//! The bucket holds ten units and gains one every 200 ms. The first ten requests get 200. The
+//! others get 429, except that one more passes for each 200 ms that the loop takes. After one
+//! second of rest five more pass. `curl -i` shows the header fields that report the limits to the
+//! client.
 //!
-//! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL` for both, such as
-//! `redis://127.0.0.1/?prefix=shop`.
+//! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL`
+//! for both, such as `redis://127.0.0.1/?prefix=shop`.
 
 use std::{env, error::Error, net::SocketAddr, time::Duration};
 

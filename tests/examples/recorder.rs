@@ -1,7 +1,8 @@
-//! One of several processes that spend from the same quotas and print their decisions; see `tests/processes/linear.rs`.
+//! One of several processes that spend from the same quotas and print their decisions; see
+//! `tests/processes/linear.rs`.
 //!
-//! Reads `URL` and `POLICIES` from its environment, says `ready`, waits for the key `go`, and prints for each check the
-//! server's time in microseconds, the key, the cost and the decision.
+//! Reads `URL` and `POLICIES` from its environment, says `ready`, waits for the key `go`, and
+//! prints for each check the server's time in microseconds, the key, the cost and the decision.
 
 use std::{env, time::Duration};
 

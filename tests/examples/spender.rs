@@ -1,7 +1,8 @@
 //! One of several processes that spend from the same quotas; see `tests/processes/bound.rs`.
 //!
-//! Reads `URL`, `ALGORITHM`, `AMOUNT` (per second), `KEYS` (drawn by Zipf's law, 1 is one hot key) and `SECONDS` from its
-//! environment. Prints the server's time around its work in microseconds, then a line for each key it was admitted on.
+//! Reads `URL`, `ALGORITHM`, `AMOUNT` (per second), `KEYS` (drawn by Zipf's law, 1 is one hot key)
+//! and `SECONDS` from its environment. Prints the server's time around its work in microseconds,
+//! then a line for each key it was admitted on.
 
 use std::{collections::HashMap, env, time::Duration};
 

@@ -1,7 +1,8 @@
 //! One of several processes that wait in the same queue; see `tests/processes/queue.rs`.
 //!
-//! Reads `URL`, `AMOUNT` (per second), `BURST`, `TASKS` and `TURNS` (of each task) from its environment. Prints for each
-//! turn the times of the request and of the answer on the system's clock, and the delay of the decision, in microseconds.
+//! Reads `URL`, `AMOUNT` (per second), `BURST`, `TASKS` and `TURNS` (of each task) from its
+//! environment. Prints for each turn the times of the request and of the answer on the system's
+//! clock, and the delay of the decision, in microseconds.
 
 use std::{
     env,

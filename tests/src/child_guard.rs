@@ -1,7 +1,7 @@
 //! Ends a child process when the test process ends, also by a crash.
 //!
-//! `Drop` does not run for statics, aborts and kills. So a shell reads from a pipe that only the test process holds. When
-//! the pipe closes, the shell kills the child.
+//! `Drop` does not run for statics, aborts and kills. So a shell reads from a pipe that only the
+//! test process holds. When the pipe closes, the shell kills the child.
 
 use std::{
     io,
@@ -10,7 +10,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Guards a child process. Drop it before the child is reaped: after that, its number may belong to another process.
+/// Guards a child process. Drop it before the child is reaped: after that, its number may belong to
+/// another process.
 #[derive(Debug)]
 pub(crate) struct ChildGuard(Child);
 

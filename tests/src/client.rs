@@ -53,7 +53,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection breaks, the answer is late or the answer is no reply. The connection cannot be used after that.
+    /// When the connection breaks, the answer is late or the answer is no reply. The connection
+    /// cannot be used after that.
     pub fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<Reply> {
         let mut bytes = Vec::new();
         encode(words, &mut bytes);
@@ -68,7 +69,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::command`].
-    // Inlined, so that the crate of the streams, which is optimised, has its own copy: millions of commands pass.
+    // Inlined, so that the crate of the streams, which is optimised, has its own copy: millions of
+    // commands pass.
     #[inline]
     pub fn pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> io::Result<Vec<Reply>> {
         let mut bytes = Vec::new();
@@ -85,7 +87,8 @@ impl Client {
             let written = writing
                 .join()
                 .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-            // The error of the reader comes first: it contains the reason why the server closed the connection.
+            // The error of the reader comes first: it contains the reason why the server closed the
+            // connection.
             replies.and_then(|replies| written.map(|()| replies))
         })
     }

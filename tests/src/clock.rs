@@ -14,10 +14,12 @@ use tempfile::TempDir;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clock/clock.c");
 
-/// A wall clock for processes that are started with its [`variables`](Self::variables). The test moves it while they run,
-/// forward and back. It must outlive them. Their monotonic clocks stay those of the system.
+/// A wall clock for processes that are started with its [`variables`](Self::variables). The test
+/// moves it while they run, forward and back. It must outlive them. Their monotonic clocks stay
+/// those of the system.
 ///
-/// It is a library written in C that the processes load first, on Linux only. Creating a clock compiles it.
+/// It is a library written in C that the processes load first, on Linux only. Creating a clock
+/// compiles it.
 ///
 /// ```
 /// use std::time::Duration;

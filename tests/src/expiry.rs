@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use crate::server::{binary_major, find_binary};
 
-/// Answers as `PEXPIRETIME`. The time is read again until no millisecond ended in between, so the sum is exact.
+/// Answers as `PEXPIRETIME`. The time is read again until no millisecond ended in between, so the
+/// sum is exact.
 const SCRIPT: &str = "\
 local function now_ms() local now = redis.call('TIME') return now[1] * 1000 + math.floor(now[2] / 1000) end
 local now, left
@@ -14,7 +15,8 @@ return left < 0 and left or now + left";
 /// Is true where the server of the tests is older than 7.0, the first with `PEXPIRETIME`.
 static IS_OLD: LazyLock<bool> = LazyLock::new(|| binary_major(&find_binary()) < 7);
 
-/// Returns the command that answers when a key expires, in milliseconds of the Unix time: -1 for never, -2 for no key.
+/// Returns the command that answers when a key expires, in milliseconds of the Unix time: -1 for
+/// never, -2 for no key.
 ///
 /// ```
 /// use tollgate_tests::{RedisServer, expiry_command};

@@ -1,10 +1,11 @@
 //! Starts and controls Redis servers, a fault proxy and example programs for tests.
 //!
-//! The crates use this library in their own tests, so it does not depend on Tollgate or on a Redis client. All servers
-//! listen on free ports of 127.0.0.1. They end when their value is dropped, or with the test process if that dies first.
+//! The crates use this library in their own tests, so it does not depend on Tollgate or on a Redis
+//! client. All servers listen on free ports of 127.0.0.1. They end when their value is dropped, or
+//! with the test process if that dies first.
 //!
-//! It panics when a program is missing or a condition is not met in time, and the message says which. A test that cannot
-//! run fails; it is not skipped.
+//! It panics when a program is missing or a condition is not met in time, and the message says
+//! which. A test that cannot run fails; it is not skipped.
 //!
 //! ```
 //! use tollgate_tests::{Mode, Proxy, RedisServer, Reply};

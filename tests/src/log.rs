@@ -33,8 +33,8 @@ impl Log {
     /// Collects what this thread logs at this level or above, until the guard is dropped.
     #[must_use]
     pub fn of_this_thread_from(level: Level) -> (Self, DefaultGuard) {
-        // A second subscriber that is never dropped. With a single one, a thread without a subscriber could disable an
-        // event for the whole process.
+        // A second subscriber that is never dropped. With a single one, a thread without a
+        // subscriber could disable an event for the whole process.
         static SECOND: LazyLock<Dispatch> =
             LazyLock::new(|| Log::default().collector(Level::TRACE));
         LazyLock::force(&SECOND);

@@ -18,10 +18,12 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The most times that a scene is repeated.
 const SCENES: usize = 20;
 
-/// Runs a scene, and repeats it where it panics and the machine stood still for longer than `limit` in it.
+/// Runs a scene, and repeats it where it panics and the machine stood still for longer than `limit`
+/// in it.
 ///
-/// For programs on the real clock, which keep their promise while the machine runs: by a deadline, by a margin for calls on
-/// the way, by the life of a permit. A twentieth scene counts, however still the machine stands.
+/// For programs on the real clock, which keep their promise while the machine runs: by a deadline,
+/// by a margin for calls on the way, by the life of a permit. A twentieth scene counts, however
+/// still the machine stands.
 ///
 /// # Panics
 ///

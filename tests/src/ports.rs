@@ -12,11 +12,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Below the range the kernel takes ports for outgoing connections from (32768 and up on Linux), so that a server that
-/// is down for a moment finds its port again; and low enough that a cluster node's second port, 10000 above, exists.
+/// Below the range the kernel takes ports for outgoing connections from (32768 and up on Linux), so
+/// that a server that is down for a moment finds its port again; and low enough that a cluster
+/// node's second port, 10000 above, exists.
 const ALL: Range<u32> = 20_000..30_000;
 
-/// The variable by which `cargo xtask test` gives programs that run side by side ports of their own: `20000-25000`.
+/// The variable by which `cargo xtask test` gives programs that run side by side ports of their
+/// own: `20000-25000`.
 const VARIABLE: &str = "TEST_PORTS";
 
 static RANGE: LazyLock<Range<u32>> =
@@ -30,9 +32,11 @@ static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| {
     AtomicU32::new(now ^ process::id().wrapping_mul(7919))
 });
 
-/// Returns a port on which nobody listens. The process gets all other ports before it gets the same one again.
+/// Returns a port on which nobody listens. The process gets all other ports before it gets the same
+/// one again.
 ///
-/// Another process may take it before the caller does. A caller whose server does not start tries another port.
+/// Another process may take it before the caller does. A caller whose server does not start tries
+/// another port.
 ///
 /// # Panics
 ///

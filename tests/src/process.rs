@@ -18,7 +18,8 @@ use crate::{child_guard::ChildGuard, wait};
 /// The longest time in which a program is ready, and in which it ends.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A running program. Dropping the value kills it, which happens with the test process at the latest.
+/// A running program. Dropping the value kills it, which happens with the test process at the
+/// latest.
 #[derive(Debug)]
 pub struct Process {
     guard: Option<ChildGuard>,
@@ -29,11 +30,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` and waits until it prints a line that contains `ready`, on either of its outputs.
+    /// Starts `command` and waits until it prints a line that contains `ready`, on either of its
+    /// outputs.
     ///
     /// # Panics
     ///
-    /// When it cannot be started, ends, or is not ready within 30 seconds; the message contains its output.
+    /// When it cannot be started, ends, or is not ready within 30 seconds; the message contains its
+    /// output.
     #[must_use]
     #[track_caller]
     pub fn start(command: Command, ready: &str) -> Self {
@@ -78,10 +81,11 @@ impl Process {
         process
     }
 
-    /// Builds an example of the workspace and returns the command that runs it, without `LISTEN` and `REDIS_URL`.
+    /// Builds an example of the workspace and returns the command that runs it, without `LISTEN`
+    /// and `REDIS_URL`.
     ///
-    /// `cargo xtask test` has built it with the same options, so that no work is left then. A test program looks once for
-    /// each example.
+    /// `cargo xtask test` has built it with the same options, so that no work is left then. A test
+    /// program looks once for each example.
     ///
     /// # Panics
     ///
@@ -102,10 +106,11 @@ impl Process {
         command(&built().join("examples").join(name))
     }
 
-    /// Builds the program of a package and returns the command that runs it, without `LISTEN` and `REDIS_URL`.
+    /// Builds the program of a package and returns the command that runs it, without `LISTEN` and
+    /// `REDIS_URL`.
     ///
-    /// It is built as `cargo run -p` builds it for a user: with the features that the package asks for, and no others. A
-    /// test program looks once for each package.
+    /// It is built as `cargo run -p` builds it for a user: with the features that the package asks
+    /// for, and no others. A test program looks once for each package.
     ///
     /// # Panics
     ///
@@ -219,7 +224,8 @@ impl Process {
         }
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("it is a process number"), signal).expect("it is our process");
-        // From here on it may be reaped, and its number be somebody else's. If it stays, `Drop` kills it.
+        // From here on it may be reaped, and its number be somebody else's. If it stays, `Drop`
+        // kills it.
         drop(self.guard.take());
         let status = wait::until_some("the program to end", LIMIT, || {
             self.child.try_wait().expect("it is our process")
@@ -295,9 +301,11 @@ fn built_once(selection: &[&str], name: &str) {
     }
 }
 
-/// Removes the variables by which cargo names the package of this program from those of a command that builds.
+/// Removes the variables by which cargo names the package of this program from those of a command
+/// that builds.
 ///
-/// Build scripts of some dependencies watch them, and would run again each time that cargo is started from another package.
+/// Build scripts of some dependencies watch them, and would run again each time that cargo is
+/// started from another package.
 pub fn forget_package(build: &mut Command) {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in
@@ -314,7 +322,8 @@ fn workspace() -> &'static Path {
         .expect("the workspace is above")
 }
 
-/// Returns the directory of the build of this program. Tests run from `deps` in it, tools run from the directory itself.
+/// Returns the directory of the build of this program. Tests run from `deps` in it, tools run from
+/// the directory itself.
 pub(crate) fn built() -> PathBuf {
     let program = env::current_exe().expect("this program has a path");
     let directory = program.parent().expect("the program lies in a directory");

@@ -35,7 +35,8 @@ impl RateLimitService {
         Self::start_as(Command::new(program()), rules, options)
     }
 
-    /// Starts the program with the files of this directory, in which `current` is a link to that of the rules.
+    /// Starts the program with the files of this directory, in which `current` is a link to that of
+    /// the rules.
     ///
     /// # Panics
     ///
@@ -147,7 +148,8 @@ impl RateLimitService {
         found.unwrap_or_else(|| panic!("the address of {part} is not in: {output}"))
     }
 
-    /// Returns a counter of the debug pages, such as `ratelimit_server.accept_error`. One that is not shown is 0.
+    /// Returns a counter of the debug pages, such as `ratelimit_server.accept_error`. One that is
+    /// not shown is 0.
     ///
     /// # Panics
     ///

@@ -106,7 +106,8 @@ pub const LOADING: RefusingState = RefusingState {
     leave: RedisServer::restart,
 };
 
-/// The server has as many clients as it allows. The one that is left sends the commands of this module.
+/// The server has as many clients as it allows. The one that is left sends the commands of this
+/// module.
 pub const TOO_MANY_CLIENTS: RefusingState = RefusingState {
     reason: "maxclients",
     enter: |server| {

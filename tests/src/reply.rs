@@ -100,7 +100,8 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` when the connection ends before the reply does, `InvalidData` when it is not a reply.
+    /// `UnexpectedEof` when the connection ends before the reply does, `InvalidData` when it is not
+    /// a reply.
     pub fn read(from: &mut impl BufRead) -> io::Result<Self> {
         read(from, 0)
     }

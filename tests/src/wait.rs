@@ -10,14 +10,16 @@ use std::{
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The time that a look and its pause count for at most. A machine that stands still makes them longer.
+/// The time that a look and its pause count for at most. A machine that stands still makes them
+/// longer.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Waits until `condition` holds.
 ///
 /// # Panics
 ///
-/// When it does not hold within `limit`. The message contains `what`. Time in which the machine stands still does not count.
+/// When it does not hold within `limit`. The message contains `what`. Time in which the machine
+/// stands still does not count.
 #[track_caller]
 pub fn until(what: impl Display, limit: Duration, mut condition: impl FnMut() -> bool) {
     until_some(what, limit, || condition().then_some(()));

@@ -42,7 +42,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     failure::run(&mut command)
 }
 
-/// Builds redis-cell, a module for the server. Returns its path and that of the libraries of the toolchain.
+/// Builds redis-cell, a module for the server. Returns its path and that of the libraries of the
+/// toolchain.
 fn cell(workspace: &Workspace) -> Result<(PathBuf, String), Failure> {
     let target = workspace.target().join("cell");
     let mut build = workspace.cargo("build");

@@ -22,12 +22,13 @@ const PICTURES: [&str; 3] = [
     "playground-phone.png",
 ];
 
-/// Installs the browser and its packages, builds the playground as the tests are built, and runs `tests/browser`.
+/// Installs the browser and its packages, builds the playground as the tests are built, and runs
+/// `tests/browser`.
 ///
 /// # Errors
 ///
-/// When the browser or its packages cannot be had, unless `--optional` is given; when the playground does not compile; when a
-/// test fails.
+/// When the browser or its packages cannot be had, unless `--optional` is given; when the
+/// playground does not compile; when a test fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (mut is_optional, mut writes) = (false, false);
     for argument in arguments {

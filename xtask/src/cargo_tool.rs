@@ -16,7 +16,8 @@ pub(crate) struct CargoTool {
 }
 
 impl CargoTool {
-    /// Returns the path that the binary has under a target directory, also when it is not installed.
+    /// Returns the path that the binary has under a target directory, also when it is not
+    /// installed.
     pub(crate) fn path(&self, target: &Path) -> PathBuf {
         self.root(target).join("bin").join(self.name)
     }

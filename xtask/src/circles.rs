@@ -1,8 +1,9 @@
 //! Finds circles of imports between the rooms of a crate.
 //!
-//! A room is a folder, or a file that stands alone, beside the root file of a crate. Files of a room may know each other,
-//! two rooms may not. A file depends on the files that define the names in its paths. Re-exports are followed: a `mod.rs` that
-//! only declares its children and re-exports their names is part of no circle. Code under `#[cfg(test)]` does not count.
+//! A room is a folder, or a file that stands alone, beside the root file of a crate. Files of a
+//! room may know each other, two rooms may not. A file depends on the files that define the names
+//! in its paths. Re-exports are followed: a `mod.rs` that only declares its children and re-exports
+//! their names is part of no circle. Code under `#[cfg(test)]` does not count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +21,8 @@ const FOLDERS: [&str; 3] = ["crates", "tools", "."];
 /// Rooms that consist of rooms.
 const HOUSES: [&str; 1] = ["crates/tollgate/src/redis/"];
 
-/// Re-exports of re-exports are followed this far; a longer chain is a circle of `use` items, which rustc rejects.
+/// Re-exports of re-exports are followed this far; a longer chain is a circle of `use` items, which
+/// rustc rejects.
 const DEEPEST: usize = 32;
 
 /// Reads every crate and reports the circles of its rooms.
@@ -190,7 +192,8 @@ impl Sources {
         (1..=module.len()).any(|length| self.tests.contains(&module[..length]))
     }
 
-    /// Returns the file that defines the name at the end of a path. A module is only the way to its names.
+    /// Returns the file that defines the name at the end of a path. A module is only the way to its
+    /// names.
     fn resolve(&self, path: &[String], depth: usize) -> Option<&str> {
         let mut module = Words::new();
         for (at, word) in path.iter().enumerate() {
@@ -225,7 +228,8 @@ fn reaches(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
     known.contains(to)
 }
 
-/// Returns the word of a path that is written as a name: the type of `Type::new`, the function of `module::function`.
+/// Returns the word of a path that is written as a name: the type of `Type::new`, the function of
+/// `module::function`.
 fn name(path: &[String]) -> Option<&str> {
     path.iter()
         .find(|word| word.starts_with(char::is_uppercase))
@@ -292,7 +296,8 @@ impl Reader<'_> {
                 (TokenTree::Group(group), _) => self.read(group.stream()),
                 _ => {
                     let (words, tokens) = path(rest);
-                    // A single word may be a variable. A path that begins with `::` leads out of the crate.
+                    // A single word may be a variable. A path that begins with `::` leads out of
+                    // the crate.
                     if words.len() > 1 && matches!(first, TokenTree::Ident(_)) {
                         self.note(self.absolute(&words), first);
                     }
@@ -349,7 +354,8 @@ impl Reader<'_> {
                     _ => None,
                 };
                 let (name, path) = (rename.or(words.last().cloned()), self.absolute(&words));
-                // A re-export alone is no dependency: whoever uses the name depends on the file that defines it.
+                // A re-export alone is no dependency: whoever uses the name depends on the file
+                // that defines it.
                 if !is_public {
                     self.note(path.clone(), &tokens[0]);
                 }
@@ -514,7 +520,8 @@ mod tests {
                 "a circle of 2 rooms, room, user:\n  {one}\n  {other}"
             )]
         );
-        // Without the import from `inner`, `mod.rs` and `lib.rs` are in no circle although all names pass through them.
+        // Without the import from `inner`, `mod.rs` and `lib.rs` are in no circle although all
+        // names pass through them.
         files[2].1 = "pub struct Inner;";
         assert_eq!(circles(&files), [""; 0]);
     }

@@ -15,7 +15,8 @@ const DENY: CargoTool = CargoTool {
 
 const NOT_INSTALLED: &str = "cargo-deny is not installed, deny.toml is not checked: `cargo xtask release dependencies` installs it";
 
-/// Checks the dependencies if `cargo-deny` is installed. Otherwise a line says that they are not checked.
+/// Checks the dependencies if `cargo-deny` is installed. Otherwise a line says that they are not
+/// checked.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Builds the documentation as docs.rs does: with all features, and with a badge at each item that needs one.
+//! Builds the documentation as docs.rs does: with all features, and with a badge at each item that
+//! needs one.
 
 use std::{
     fs, io,
@@ -16,10 +17,12 @@ const BADGE: &str = "Available on <strong>crate feature";
 
 /// Calls rustdoc with the features of a nightly Rust, which docs.rs has.
 ///
-/// In the environment of cargo, the variable would compile the dependencies anew: their build scripts look at it.
+/// In the environment of cargo, the variable would compile the dependencies anew: their build
+/// scripts look at it.
 const RUSTDOC: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
 
-/// Builds the documentation of the workspace, and looks for the badges of published crates that have features.
+/// Builds the documentation of the workspace, and looks for the badges of published crates that
+/// have features.
 ///
 /// # Errors
 ///
@@ -28,7 +31,8 @@ pub(crate) fn check(workspace: &Workspace, with_benches: bool) -> Result<(), Fai
     let mut doc = workspace.cargo_members("doc", with_benches);
     doc.args(["--no-deps", "--all-features", "--lib"])
         .env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
-    // With these programs by name and an example, what clippy has compiled serves the documentation too.
+    // With these programs by name and an example, what clippy has compiled serves the documentation
+    // too.
     for program in workspace
         .documented_programs()
         .filter(|program| with_benches || *program != BENCHES)

@@ -39,8 +39,8 @@ fn footnotes(page: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     (used, defined)
 }
 
-/// Returns the cells of other limiters that have neither a source nor a dash. The first column is the feature, and the
-/// second may be Tollgate.
+/// Returns the cells of other limiters that have neither a source nor a dash. The first column is
+/// the feature, and the second may be Tollgate.
 fn without_source(table: &str) -> Vec<&str> {
     let ours = if table.contains("| | Tollgate |") {
         2

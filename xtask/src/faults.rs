@@ -1,4 +1,5 @@
-//! `cargo xtask faults`: raises the faults that a limiter has to survive, and measures what they cost.
+//! `cargo xtask faults`: raises the faults that a limiter has to survive, and measures what they
+//! cost.
 
 use crate::{
     failure::{self, Failure},
@@ -9,13 +10,13 @@ use crate::{
 /// Selects the programs that are built: the tool, and the service that some rows start.
 const PROGRAMS: [&str; 4] = ["--bin", "tollgate-faults", "--bin", "tollgate-envoy"];
 
-/// Builds `tools/faults` in the profile of the tests and runs it. `--server NAME` chooses the server; the program
-/// receives the other arguments.
+/// Builds `tools/faults` in the profile of the tests and runs it. `--server NAME` chooses the
+/// server; the program receives the other arguments.
 ///
 /// # Errors
 ///
-/// When there is no server, when the program does not compile, or when a row could not be carried out. A figure that misses
-/// its target is reported and is no failure.
+/// When there is no server, when the program does not compile, or when a row could not be carried
+/// out. A figure that misses its target is reported and is no failure.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let (server, arguments) = chosen(arguments)?;

@@ -29,12 +29,13 @@ const PROGRAMS: [&str; 8] = [
     "grpc_server",
 ];
 
-/// Installs the clients, builds `tools/foreign` as the tests are built, and runs it with these arguments.
+/// Installs the clients, builds `tools/foreign` as the tests are built, and runs it with these
+/// arguments.
 ///
 /// # Errors
 ///
-/// When the clients cannot be had, unless `--optional` is given; when the tool does not compile; when a case has another
-/// answer than the expected one.
+/// When the clients cannot be had, unless `--optional` is given; when the tool does not compile;
+/// when a case has another answer than the expected one.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let (options, arguments): (Vec<_>, Vec<_>) =
@@ -58,13 +59,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     failure::run(&mut command)
 }
 
-/// Returns the Python of the clients: the one that the variable names, or that of an environment under `target`, which is
-/// made if it is missing.
+/// Returns the Python of the clients: the one that the variable names, or that of an environment
+/// under `target`, which is made if it is missing.
 ///
 /// # Errors
 ///
-/// When this is not Linux, when there is no python3 with the module venv, and when PyPI has no package for this machine or
-/// cannot be reached.
+/// When this is not Linux, when there is no python3 with the module venv, and when PyPI has no
+/// package for this machine or cannot be reached.
 pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
     if let Some(python) = env::var_os(VARIABLE).filter(|python| !python.is_empty()) {
         return Ok(python.into());

@@ -8,7 +8,8 @@ use crate::{
 /// The number of inputs of each target, unless `PROPTEST_CASES` is set.
 const INPUTS: &str = "5000000";
 
-/// Builds the tests of `tools/fuzz` optimised, with the checks of a test build, and runs those that the arguments name.
+/// Builds the tests of `tools/fuzz` optimised, with the checks of a test build, and runs those that
+/// the arguments name.
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
-//! Checks that the links of all pages lead somewhere: to a file, a folder, or a heading of a page. What a page names in backticks
-//! has to exist, too: see [`Names`].
+//! Checks that the links of all pages lead somewhere: to a file, a folder, or a heading of a page.
+//! What a page names in backticks has to exist, too: see [`Names`].
 //!
-//! A page of a guide is read in the repository and by rustdoc. It defines its links at its end, for the repository. `links.md` in
-//! its folder defines the same labels for rustdoc, and stands before the page there: of two definitions the first one counts.
+//! A page of a guide is read in the repository and by rustdoc. It defines its links at its end, for
+//! the repository. `links.md` in its folder defines the same labels for rustdoc, and stands before
+//! the page there: of two definitions the first one counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -184,7 +185,8 @@ impl Page {
         page
     }
 
-    /// Reads a heading or a definition, and adds any other line to the prose. Returns whether a paragraph may go on.
+    /// Reads a heading or a definition, and adds any other line to the prose. Returns whether a
+    /// paragraph may go on.
     fn line(&mut self, line: &str, is_paragraph: bool, prose: &mut String) -> bool {
         self.anchors.extend(
             line.split("id=\"")

@@ -1,7 +1,7 @@
 //! Runs the tasks of the project: `cargo xtask <task>`.
 //!
-//! Each task is a file of its own. A task prints the commands that it runs, and ends with an error code when one failed. If
-//! the machine lacks a program, one sentence says what to do.
+//! Each task is a file of its own. A task prints the commands that it runs, and ends with an error
+//! code when one failed. If the machine lacks a program, one sentence says what to do.
 
 use std::{env, process::ExitCode};
 

@@ -12,7 +12,8 @@ const MUTANTS: CargoTool = CargoTool {
     version: "27.1.0",
 };
 
-/// Runs `cargo mutants` with these arguments, and with the servers of the tests. `.cargo/mutants.toml` says what it leaves out.
+/// Runs `cargo mutants` with these arguments, and with the servers of the tests.
+/// `.cargo/mutants.toml` says what it leaves out.
 ///
 /// # Errors
 ///

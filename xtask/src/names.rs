@@ -8,7 +8,8 @@ use std::{
 
 use crate::failure::Failure;
 
-/// The ends of a piece of code that is the path of a file. A file of another kind is often one of the reader.
+/// The ends of a piece of code that is the path of a file. A file of another kind is often one of
+/// the reader.
 const FILES: [&str; 3] = [".rs", ".lua", ".md"];
 
 /// Types of ours that have the name of a type of another crate, which a page may mean.
@@ -54,8 +55,8 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the items of a file. The types that it defines or implements have all of them: a look at the text is enough to find a
-    /// name that no such file has.
+    /// Adds the items of a file. The types that it defines or implements have all of them: a look
+    /// at the text is enough to find a name that no such file has.
     fn source(&mut self, text: &str) {
         let (mut types, mut items) = (BTreeSet::new(), BTreeSet::new());
         for line in text

@@ -1,4 +1,5 @@
-//! The programs that the tests need besides cargo: where they are found, and how they are installed.
+//! The programs that the tests need besides cargo: where they are found, and how they are
+//! installed.
 
 use std::{
     env,
@@ -23,7 +24,8 @@ type Substitute = fn(&Path) -> Result<PathBuf, Failure>;
 #[derive(Debug)]
 pub(crate) struct Need {
     name: &'static str,
-    /// The environment variable that names the binary. It wins over the search, and passes the result on.
+    /// The environment variable that names the binary. It wins over the search, and passes the
+    /// result on.
     variable: &'static str,
     /// The names of the program; the first one found is used.
     binaries: &'static [&'static str],
@@ -174,7 +176,8 @@ impl Need {
             brew.args(["install", self.brew]);
             brew
         } else if is_root() {
-            // One of many sources may be out of reach, or the lists are fresh enough: the installation is still tried.
+            // One of many sources may be out of reach, or the lists are fresh enough: the
+            // installation is still tried.
             let _ =
                 failure::run(apt_get().arg("update")).inspect_err(|failure| eprintln!("{failure}"));
             let mut apt = apt_get();

@@ -1,7 +1,8 @@
 //! Builds the crates from the files that they would publish.
 //!
-//! The core crate reads the Lua scripts through a directory link, `crates/tollgate/scripts -> ../../scripts`. Cargo packs
-//! the files only if it is a link. In a checkout where it is a text file, the packed crate does not build.
+//! The core crate reads the Lua scripts through a directory link,
+//! `crates/tollgate/scripts -> ../../scripts`. Cargo packs the files only if it is a link. In a
+//! checkout where it is a text file, the packed crate does not build.
 
 use std::process::Command;
 
@@ -10,7 +11,8 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Builds the packed core crate, and the crate of macros on which it depends. The others take minutes: [`rehearse`] builds all.
+/// Builds the packed core crate, and the crate of macros on which it depends. The others take
+/// minutes: [`rehearse`] builds all.
 ///
 /// # Errors
 ///
@@ -27,9 +29,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     failure::run(share(workspace, &mut package))
 }
 
-/// Rehearses the publication of all crates: packs them in their order, and builds each from the packed ones below it.
+/// Rehearses the publication of all crates: packs them in their order, and builds each from the
+/// packed ones below it.
 ///
-/// Nothing is uploaded. Needs cargo 1.90 or newer, and a tree without changes, as the publication itself does.
+/// Nothing is uploaded. Needs cargo 1.90 or newer, and a tree without changes, as the publication
+/// itself does.
 ///
 /// # Errors
 ///
@@ -40,7 +44,8 @@ pub(crate) fn rehearse(workspace: &Workspace) -> Result<(), Failure> {
     failure::run(share(workspace, &mut publish))
 }
 
-/// Lets cargo use the compiled dependencies of the workspace. A packed crate does not have the profile of the workspace.
+/// Lets cargo use the compiled dependencies of the workspace. A packed crate does not have the
+/// profile of the workspace.
 fn share<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
     for variable in [
         "CARGO_PROFILE_DEV_DEBUG",

@@ -5,7 +5,8 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Runs the test that compares the pictures with those that the functions draw, and makes it write them.
+/// Runs the test that compares the pictures with those that the functions draw, and makes it write
+/// them.
 ///
 /// # Errors
 ///

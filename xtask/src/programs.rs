@@ -1,4 +1,5 @@
-//! Compiles the test programs and runs them side by side: while one waits for a server or a timer, another computes.
+//! Compiles the test programs and runs them side by side: while one waits for a server or a timer,
+//! another computes.
 //!
 //! Cargo runs one program after the other. Many tests wait, so half of a machine would be idle.
 
@@ -21,8 +22,8 @@ use crate::{
     workspace::{self, Workspace},
 };
 
-/// The ports of the programs that run at a time: a server that is down for a moment finds its port again. Each program runs as
-/// many of its tests at a time as the machine has processors.
+/// The ports of the programs that run at a time: a server that is down for a moment finds its port
+/// again. Each program runs as many of its tests at a time as the machine has processors.
 const PORTS: [&str; 2] = ["20000-25000", "25000-30000"];
 
 /// A compiled test program.
@@ -96,13 +97,14 @@ impl Program {
         })
     }
 
-    /// Returns whether it is the program of this name or title, or one of the package or of the kind.
+    /// Returns whether it is the program of this name or title, or one of the package or of the
+    /// kind.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.name == name || self.title == name || self.title.split(' ').any(|word| word == name)
     }
 
-    /// Returns the command that runs its tests as cargo does: in the directory of its package, with the libraries of the
-    /// compiler, which the tests of a macro load.
+    /// Returns the command that runs its tests as cargo does: in the directory of its package, with
+    /// the libraries of the compiler, which the tests of a macro load.
     pub(crate) fn job(&self, libraries: &Path) -> Job {
         let directory = self.manifest.parent().unwrap_or(Path::new("."));
         let mut command = Command::new(&self.executable);
@@ -118,7 +120,8 @@ impl Program {
         let others = env::var_os(variable).unwrap_or_default();
         let known = env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
         let paths = iter::once(libraries.to_owned()).chain(known);
-        // A path with a colon cannot be in a list of paths. Then only the tests of a macro would miss it.
+        // A path with a colon cannot be in a list of paths. Then only the tests of a macro would
+        // miss it.
         command.env(variable, env::join_paths(paths).unwrap_or(others));
         Job {
             title: self.title.clone(),
@@ -137,8 +140,8 @@ pub(crate) fn libraries() -> Result<PathBuf, Failure> {
     Ok(path.trim().into())
 }
 
-/// Runs the jobs, the first ones first. Says when each begins and ends, and prints its output as it ends. All of them run, also
-/// after one has failed.
+/// Runs the jobs, the first ones first. Says when each begins and ends, and prints its output as it
+/// ends. All of them run, also after one has failed.
 ///
 /// # Errors
 ///

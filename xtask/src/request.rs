@@ -10,7 +10,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// When there is no server or no valgrind, when the program does not compile, or when a request fails.
+/// When there is no server or no valgrind, when the program does not compile, or when a request
+/// fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if !arguments.is_empty() {
         return Err(Failure::new("request takes no arguments"));

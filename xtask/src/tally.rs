@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The numbers of tests that passed, failed and were skipped, summed over all test binaries and doc tests.
+/// The numbers of tests that passed, failed and were skipped, summed over all test binaries and doc
+/// tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
@@ -19,8 +20,9 @@ impl Tally {
     /// Adds the counts of the closing line of a test binary:
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
     ///
-    /// A test that finds no server to run on cannot tell cargo so, which counts it as passed. It writes a line that begins
-    /// with [`SKIPPED`]; each such line moves one test from passed to skipped.
+    /// A test that finds no server to run on cannot tell cargo so, which counts it as passed. It
+    /// writes a line that begins with [`SKIPPED`]; each such line moves one test from passed to
+    /// skipped.
     pub(crate) fn read(&mut self, line: &str) {
         if line.starts_with(SKIPPED) {
             self.announced += 1;

@@ -9,8 +9,8 @@ use crate::{
     workspace::Workspace,
 };
 
-/// The programs that take longest, which start first, so that the last one does not run alone. The first one computes all the
-/// time. The next ones wait for servers, and so run beside it.
+/// The programs that take longest, which start first, so that the last one does not run alone. The
+/// first one computes all the time. The next ones wait for servers, and so run beside it.
 const LONGEST: [&str; 8] = [
     "tests scripts",
     "tests topology",
@@ -33,14 +33,16 @@ struct Options<'a> {
     choice: &'a [String],
 }
 
-/// Compiles everything, while the network brings the foreign clients, and then runs the programs and the doc tests side by side.
+/// Compiles everything, while the network brings the foreign clients, and then runs the programs
+/// and the doc tests side by side.
 ///
-/// Without a Redis server it runs the unit tests alone, and fails with a sentence that says what to install.
+/// Without a Redis server it runs the unit tests alone, and fails with a sentence that says what to
+/// install.
 ///
 /// # Errors
 ///
-/// When something the tests need is missing and cannot be installed, when anything does not compile, when a test
-/// fails, and when no test ran at all.
+/// When something the tests need is missing and cannot be installed, when anything does not
+/// compile, when a test fails, and when no test ran at all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments)?;
     let workspace = Workspace::load()?;
@@ -100,7 +102,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 impl<'a> Options<'a> {
-    /// Returns the arguments of cargo that compile the program alone, where it is one of `tests/tests`.
+    /// Returns the arguments of cargo that compile the program alone, where it is one of
+    /// `tests/tests`.
     fn selection(&self, workspace: &Workspace) -> Vec<&'a str> {
         let folder = workspace.root().join("tests/tests");
         self.program
@@ -148,7 +151,8 @@ fn doc_tests(workspace: &Workspace) -> Job {
     }
 }
 
-/// Finds or installs the foreign clients. Without them a line says so, and their tests count as skipped.
+/// Finds or installs the foreign clients. Without them a line says so, and their tests count as
+/// skipped.
 fn clients(workspace: &Workspace) -> Option<OsString> {
     let python = foreign::provide(workspace.target())
         .inspect_err(|failure| eprintln!("{}", foreign::left_out(failure)));

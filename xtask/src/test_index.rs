@@ -39,7 +39,8 @@ fn every_test_of_the_table_exists() {
     assert_eq!(missing(&text, &root.join("tests/tests")), [""; 0]);
 }
 
-/// Returns the numbers at the beginnings of lines, behind `start`: those of a list or of the rows of a table.
+/// Returns the numbers at the beginnings of lines, behind `start`: those of a list or of the rows
+/// of a table.
 fn numbers(text: &str, start: &str) -> BTreeSet<u32> {
     let of_line = |line: &str| line.strip_prefix(start)?.split_once(". ")?.0.parse().ok();
     text.lines().filter_map(of_line).collect()

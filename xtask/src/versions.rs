@@ -1,4 +1,5 @@
-//! `cargo xtask test --servers`: runs what the scripts and the store promise on each version that README names.
+//! `cargo xtask test --servers`: runs what the scripts and the store promise on each version that
+//! README names.
 
 use std::{io, path::Path, process::Command};
 
@@ -10,7 +11,8 @@ use crate::{
     workspace::Workspace,
 };
 
-/// The programs of tests, and what is chosen of each. Mutants show that the tests see mistakes, on one server as on another.
+/// The programs of tests, and what is chosen of each. Mutants show that the tests see mistakes, on
+/// one server as on another.
 const PROGRAMS: [(&str, &[&str]); 4] = [
     ("scripts", &["agree", "--skip=mutant", "--skip=mistake"]),
     ("store", &["suite::", "refusing_servers::"]),
@@ -31,12 +33,13 @@ struct Options {
     servers: Vec<&'static Server>,
 }
 
-/// Runs the tests on each server, and prints the lines of those that passed for the table of [`PAGE`].
+/// Runs the tests on each server, and prints the lines of those that passed for the table of
+/// [`PAGE`].
 ///
 /// # Errors
 ///
-/// When the tests do not compile or one of them fails on a server, and when a server cannot be had, unless `--optional` is
-/// given.
+/// When the tests do not compile or one of them fails on a server, and when a server cannot be had,
+/// unless `--optional` is given.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments)?;
     let workspace = Workspace::load()?;

@@ -10,11 +10,12 @@ use serde_json::Value;
 
 use crate::failure::{self, Failure};
 
-/// The package of the benches. It compiles the peers, so the tests and the quick lints leave it out.
+/// The package of the benches. It compiles the peers, so the tests and the quick lints leave it
+/// out.
 pub(crate) const BENCHES: &str = "tollgate-benches";
 
-/// Adds a small example to what cargo builds or documents. Only then it counts the features of dev-dependencies, and the
-/// libraries are those of the tests.
+/// Adds a small example to what cargo builds or documents. Only then it counts the features of
+/// dev-dependencies, and the libraries are those of the tests.
 pub(crate) const AS_TESTED: [&str; 2] = ["--example", "recorder"];
 
 #[derive(Debug)]
@@ -51,7 +52,8 @@ impl Workspace {
         let members = metadata["packages"].as_array()?.iter().map(|package| {
             Some(Member {
                 name: package["name"].as_str()?.to_owned(),
-                // Null is "to any registry", a list is "to these", an empty list is `publish = false`.
+                // Null is "to any registry", a list is "to these", an empty list is
+                // `publish = false`.
                 is_published: package["publish"]
                     .as_array()
                     .is_none_or(|to| !to.is_empty()),
@@ -107,7 +109,8 @@ impl Workspace {
 
     /// Returns the command `cargo <subcommand> --workspace`, with or without the benches.
     ///
-    /// The benches are never a command of their own: their dependencies would have other features, and be compiled again.
+    /// The benches are never a command of their own: their dependencies would have other features,
+    /// and be compiled again.
     pub(crate) fn cargo_members(&self, subcommand: &str, with_benches: bool) -> Command {
         let mut command = self.cargo(subcommand);
         command.arg("--workspace");
@@ -120,8 +123,8 @@ impl Workspace {
         command
     }
 
-    /// Returns the command that builds programs of the workspace as the tests are built: with all features, in their profile.
-    /// Then nothing is compiled twice.
+    /// Returns the command that builds programs of the workspace as the tests are built: with all
+    /// features, in their profile. Then nothing is compiled twice.
     pub(crate) fn cargo_build(&self, programs: &[&str]) -> Command {
         let mut command = self.cargo_workspace("build");
         command
@@ -144,8 +147,9 @@ impl Workspace {
     }
 }
 
-/// Removes the variables by which cargo names the package of a program that it runs. Build scripts of some dependencies
-/// watch them, and would run again each time that cargo is started from another place.
+/// Removes the variables by which cargo names the package of a program that it runs. Build scripts
+/// of some dependencies watch them, and would run again each time that cargo is started from
+/// another place.
 pub(crate) fn forget_package(command: &mut Command) {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in
@@ -155,7 +159,8 @@ pub(crate) fn forget_package(command: &mut Command) {
     }
 }
 
-/// Returns the cargo that runs this task, so that `cargo +version` chooses the toolchain of all commands.
+/// Returns the cargo that runs this task, so that `cargo +version` chooses the toolchain of all
+/// commands.
 fn cargo() -> std::ffi::OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

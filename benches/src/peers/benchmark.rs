@@ -25,7 +25,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Returns the processor time of the server per call in microseconds, including its work for sockets.
+    /// Returns the processor time of the server per call in microseconds, including its work for
+    /// sockets.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.usage.cpu.as_secs_f64() * 1e6 / self.calls as f64
     }
@@ -40,7 +41,8 @@ impl Run {
 ///
 /// # Panics
 ///
-/// When redis-benchmark fails, or makes fewer calls than requested: then there is no figure to compare with.
+/// When redis-benchmark fails, or makes fewer calls than requested: then there is no figure to
+/// compare with.
 pub(crate) fn run(
     server: &Server,
     pipeline: u32,

@@ -1,4 +1,5 @@
-//! Calls redis-cell over one shared connection. redis-cell is a server module that limits requests in native code.
+//! Calls redis-cell over one shared connection. redis-cell is a server module that limits requests
+//! in native code.
 
 use std::{env, sync::Arc};
 
@@ -54,13 +55,15 @@ impl Cell {
         })
     }
 
-    /// Starts a server with the module, without a connection. Returns `None` if the module could not be built.
+    /// Starts a server with the module, without a connection. Returns `None` if the module could
+    /// not be built.
     pub(crate) fn start() -> Option<Arc<Server>> {
         let (module, libraries) = (env::var(MODULE).ok()?, env::var(LIBRARIES).ok()?);
         Some(Arc::new(Server::with_module(&module, &libraries)))
     }
 
-    /// Connects to `address`, which is the server or a delay line before it. The number of a key selects its rate.
+    /// Connects to `address`, which is the server or a delay line before it. The number of a key
+    /// selects its rate.
     pub(crate) async fn on(
         server: Arc<Server>,
         address: &str,

@@ -1,7 +1,8 @@
-//! Calls the libraries that run the generic cell rate algorithm in a script, each through its smallest public way.
+//! Calls the libraries that run the generic cell rate algorithm in a script, each through its
+//! smallest public way.
 //!
-//! All of them call the script once for each decision. A unit returns in a millisecond, because two of them know no
-//! shorter interval. With 10 000 keys no limit is used up.
+//! All of them call the script once for each decision. A unit returns in a millisecond, because two
+//! of them know no shorter interval. With 10 000 keys no limit is used up.
 
 use std::time::Duration;
 
@@ -122,7 +123,8 @@ impl Decide for TowerRateLimitFred {
     }
 }
 
-/// Decides with the layer of tower-rate-limit-redis around a service that does nothing. The crate has no smaller way.
+/// Decides with the layer of tower-rate-limit-redis around a service that does nothing. The crate
+/// has no smaller way.
 pub(crate) struct TowerRateLimitRedis {
     layer: RateLimitLayer<Extension>,
     keys: Vec<String>,

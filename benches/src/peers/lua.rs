@@ -1,5 +1,5 @@
-//! Contains commonly used limiter scripts, for comparison. They were written for this bench, in the shape of well-known
-//! scripts.
+//! Contains commonly used limiter scripts, for comparison. They were written for this bench, in the
+//! shape of well-known scripts.
 
 use crate::keys::KEYS;
 

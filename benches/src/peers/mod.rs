@@ -39,7 +39,8 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn new(store: impl Store, policy: Policy, keys: usize) -> Self {
-        // Closed, with a long deadline: a fast decision that is made without the server must not count.
+        // Closed, with a long deadline: a fast decision that is made without the server must not
+        // count.
         let limiter = Limiter::builder(store)
             .policies(policy)
             .on_outage(Outage::Closed)

@@ -1,7 +1,7 @@
 //! Calls the same script over one shared connection, once for each check, with numbers in decimal.
 //!
-//! An application without a limiter library is often written like this. The client has no deadline: a check takes as long
-//! as the server takes.
+//! An application without a limiter library is often written like this. The client has no deadline:
+//! a check takes as long as the server takes.
 
 use std::collections::HashMap;
 

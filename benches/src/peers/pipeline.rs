@@ -81,7 +81,8 @@ fn encode(words: &[Vec<u8>], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Returns the number of lines in one reply. All replies to a script in one run have the same number of lines.
+/// Returns the number of lines in one reply. All replies to a script in one run have the same
+/// number of lines.
 fn lines_of_a_reply(stream: &mut TcpStream, call: &[Vec<u8>]) -> usize {
     let mut bytes = Vec::new();
     encode(call, &mut bytes);

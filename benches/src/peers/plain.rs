@@ -1,4 +1,5 @@
-//! Decides without a limiter library: with a script over a shared connection, over a pool, and with two round trips.
+//! Decides without a limiter library: with a script over a shared connection, over a pool, and with
+//! two round trips.
 
 use deadpool_redis::{Config, Pool, Runtime};
 use redis::{
@@ -84,7 +85,8 @@ impl Call {
     }
 }
 
-/// Returns whether a reply admits the request. The first number of the reply is below zero for a denial.
+/// Returns whether a reply admits the request. The first number of the reply is below zero for a
+/// denial.
 pub(super) fn is_admitted(reply: &Value) -> bool {
     match reply {
         Value::Int(word) => *word >= 0,
@@ -116,7 +118,8 @@ pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
 
 /// Connects as [`connect`] does, and sends each write at once.
 ///
-/// By default `redis` leaves Nagle's algorithm on. At a distance, small writes then wait for the answer to earlier ones.
+/// By default `redis` leaves Nagle's algorithm on. At a distance, small writes then wait for the
+/// answer to earlier ones.
 pub(crate) async fn connect_eagerly(url: &str) -> MultiplexedConnection {
     open(url, TcpSettings::default().set_nodelay(true)).await
 }
@@ -183,8 +186,9 @@ impl Decide for PerCall {
 
 /// Reads the count, compares it in the client, and then adds to it.
 ///
-/// This takes two round trips, and can admit more requests than the limit allows. limitador's Redis storage makes the
-/// same two round trips, but does more work around them. The figures show the cost of a round trip, not of limitador.
+/// This takes two round trips, and can admit more requests than the limit allows. limitador's Redis
+/// storage makes the same two round trips, but does more work around them. The figures show the
+/// cost of a round trip, not of limitador.
 #[derive(Debug)]
 pub(crate) struct TwoTrips {
     connection: MultiplexedConnection,

@@ -1,4 +1,5 @@
-//! Calls tower-rate-tier, which runs the generic cell rate algorithm in a script, over a shared connection.
+//! Calls tower-rate-tier, which runs the generic cell rate algorithm in a script, over a shared
+//! connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +24,8 @@ impl Tiers {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
         let storage =
             RedisStorage::new(connect(&server.url()).await).timeout(Duration::from_secs(5));
-        // The burst equals the count of the quota. It is large enough to admit all requests of a run.
+        // The burst equals the count of the quota. It is large enough to admit all requests of a
+        // run.
         let quota = Quota::per_hour(100_000_000);
         let limiter = RateTier::builder()
             .tier(TIER, quota)

@@ -27,7 +27,8 @@ pub(crate) struct Run {
     pub(crate) refused: u64,
 }
 
-/// Writes a script for wrk. Each request sends the key of one of `callers` callers in `x-api-key`, chosen at random.
+/// Writes a script for wrk. Each request sends the key of one of `callers` callers in `x-api-key`,
+/// chosen at random.
 pub(crate) fn write_script(folder: &Path, callers: usize) -> PathBuf {
     let path = folder.join(format!("{callers}.lua"));
     let first = keys::key(0);

@@ -40,7 +40,8 @@ const SERVICE_MS: u32 = 20;
 /// The factor of the service time while the service is slow.
 const SLOW: u32 = 10;
 
-/// The requests per second of each class: half of what the service can do, and five times what it can do while it is slow.
+/// The requests per second of each class: half of what the service can do, and five times what it
+/// can do while it is slow.
 const LOAD: [f64; 3] = [150.0, 725.0, 725.0];
 
 /// The time that a client waits for its response.
@@ -49,7 +50,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The limits at the start.
 const LIMIT: usize = 96;
 
-/// The lowest adaptive limit. The usual load needs 32 requests in flight, so a limit that falls as low has to rise again.
+/// The lowest adaptive limit. The usual load needs 32 requests in flight, so a limit that falls as
+/// low has to rise again.
 const LOWEST: usize = 8;
 
 type Stack = BoxCloneSyncService<Request<()>, Response<Body>, BoxError>;
@@ -245,7 +247,8 @@ impl Service<Request<()>> for Simulated {
     }
 }
 
-/// Runs the service at its usual speed for half of the time, slowly for the whole of it, and at its usual speed again.
+/// Runs the service at its usual speed for half of the time, slowly for the whole of it, and at its
+/// usual speed again.
 fn turn(runtime: &Runtime, build: Build, slow: Duration) -> Turn {
     let simulated = Simulated {
         workers: Arc::new(Semaphore::new(WORKERS)),
@@ -343,7 +346,8 @@ fn figures(samples: &[Sample], from: Duration, to: Duration, end: Duration) -> T
     }
 }
 
-/// Returns the time from the end of the slow phase until all later half seconds answer 95 % of their requests.
+/// Returns the time from the end of the slow phase until all later half seconds answer 95 % of
+/// their requests.
 fn recovery(samples: &[Sample], to: Duration, end: Duration) -> f64 {
     const STEP: Duration = Duration::from_millis(500);
     let mut recovered = Duration::ZERO;

@@ -1,4 +1,5 @@
-//! Measures one decision in process, for Tollgate, governor and tower-rate-tier, with 10 000 keys and one thread.
+//! Measures one decision in process, for Tollgate, governor and tower-rate-tier, with 10 000 keys
+//! and one thread.
 
 use std::{
     hint::black_box,
@@ -111,7 +112,8 @@ fn table(outcome: &str, series: &[Series<f64>]) -> Table {
     table
 }
 
-/// Calls `check` for all keys again and again, and returns the nanoseconds of processor time per call.
+/// Calls `check` for all keys again and again, and returns the nanoseconds of processor time per
+/// call.
 ///
 /// # Panics
 ///
@@ -183,7 +185,8 @@ fn three() -> [Policy; 3] {
     ]
 }
 
-/// Returns the quota for governor. Its quotas are rates, so "one a day" is one unit that takes a day to return.
+/// Returns the quota for governor. Its quotas are rates, so "one a day" is one unit that takes a
+/// day to return.
 fn governor_quota(admits: bool) -> governor::Quota {
     match (
         NonZeroU32::new(1_000_000),
@@ -237,7 +240,8 @@ fn tiers<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
     Case::new(name, move |time| per_call(time, keys, admits, &check))
 }
 
-/// Measures one reading of the standard library's clock, a cost of each limiter that uses this clock.
+/// Measures one reading of the standard library's clock, a cost of each limiter that uses this
+/// clock.
 fn clock<'a>() -> Case<'a, f64> {
     let (keys, started) = (vec![String::new(); KEYS], Instant::now());
     Case::new("`Instant::now` alone", move |time| {

@@ -1,4 +1,5 @@
-//! Measures the rate limit service for Envoy: calls per second beside a bare echo, matching, and a stall of Redis.
+//! Measures the rate limit service for Envoy: calls per second beside a bare echo, matching, and a
+//! stall of Redis.
 
 use std::{
     fmt::Write as _,
@@ -239,7 +240,8 @@ fn turn(
     }
 }
 
-/// Measures how long the limit of a descriptor of five levels is looked for, among 5 000 descriptors.
+/// Measures how long the limit of a descriptor of five levels is looked for, among 5 000
+/// descriptors.
 fn matching(findings: &mut Findings, pace: &Pace) {
     const BRANCHES: usize = 1_000;
     const LEVELS: usize = 5;

@@ -1,4 +1,5 @@
-//! Measures unary calls of a tonic service with and without the layer, to show the cost that the layer adds to a call.
+//! Measures unary calls of a tonic service with and without the layer, to show the cost that the
+//! layer adds to a call.
 
 use std::{
     net::SocketAddr,
@@ -78,7 +79,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let cases = cases.into_iter().map(|(name, code, address)| {
         let client = runtime.block_on(connect(address));
         if code != Code::Ok {
-            // The first call is admitted. It uses up the quota, so that the measured calls are denied.
+            // The first call is admitted. It uses up the quota, so that the measured calls are
+            // denied.
             runtime.block_on(call(client.clone()));
         }
         Case::new(name, move |time| turn(runtime, &client, code, time))

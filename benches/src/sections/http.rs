@@ -41,13 +41,15 @@ const LEASED: Policy = PLENTY.leased(Lease::new());
 
 const LEASED_ROW: &str = "tollgate, Redis, leased";
 
-/// Admits six requests a minute from each of a few callers, so that about one request in a hundred is admitted.
+/// Admits six requests a minute from each of a few callers, so that about one request in a hundred
+/// is admitted.
 const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_minute(6).with_burst(1));
 const FEW: usize = 1_000;
 
 const KEY: &str = "x-api-key";
 
-/// Stores the results of one turn: the figures of wrk, and the processor time per request of the service and Redis.
+/// Stores the results of one turn: the figures of wrk, and the processor time per request of the
+/// service and Redis.
 struct Turn {
     run: Run,
     service_us: f64,
@@ -211,7 +213,8 @@ impl Bench<'_> {
             Case::new(name, move |time| {
                 let counts = time >= self.pace.load.turn;
                 let seconds = if counts && !self.pace.is_quick { 2 } else { 1 };
-                // Two generations that do not count: the units of a lease follow the rate of its key, and lapse between turns.
+                // Two generations that do not count: the units of a lease follow the rate of its
+                // key, and lapse between turns.
                 if counts && name == LEASED_ROW {
                     wrk::run(address, script, if self.pace.is_quick { 1 } else { 10 });
                 }
@@ -225,7 +228,8 @@ impl Bench<'_> {
                 } else {
                     refused == 0.0
                 };
-                // The warm-up turn does not count. In it, the first request of each caller is admitted.
+                // The warm-up turn does not count. In it, the first request of each caller is
+                // admitted.
                 assert!(
                     as_expected || denies && !counts,
                     "{name}: {} of {} refused",

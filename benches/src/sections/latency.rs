@@ -1,4 +1,5 @@
-//! Measures the latency for one caller, and compares a store that uses a pool with a store that uses a URL.
+//! Measures the latency for one caller, and compares a store that uses a pool with a store that
+//! uses a URL.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Measures one request through a layer around a service that does nothing, for Tollgate, tower_governor and tower-rate-limiter.
+//! Measures one request through a layer around a service that does nothing, for Tollgate,
+//! tower_governor and tower-rate-limiter.
 //!
 //! The difference to the service without a layer is the cost that the layer adds.
 
@@ -195,7 +196,8 @@ fn ours(policy: Policy) -> RateLimitLayer<PeerIp> {
     RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), PeerIp::new())
 }
 
-/// Returns the configuration of tower_governor, before the header fields are switched on or left off.
+/// Returns the configuration of tower_governor, before the header fields are switched on or left
+/// off.
 fn theirs(admits: bool) -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware> {
     let mut config = GovernorConfigBuilder::default().key_extractor(PeerIpKeyExtractor);
     if admits {
@@ -244,7 +246,8 @@ impl<S: Service<Request<()>, Response = Response<Body>, Error = Infallible>> Lim
 ///
 /// # Panics
 ///
-/// When a response has another status, or when the first response has another number of header fields.
+/// When a response has another status, or when the first response has another number of header
+/// fields.
 fn case<'a>(
     name: &str,
     peers: &'a [SocketAddr],

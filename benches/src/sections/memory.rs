@@ -1,7 +1,8 @@
-//! Measures a million keys in process: the bytes per key, and the longest time that a single check takes.
+//! Measures a million keys in process: the bytes per key, and the longest time that a single check
+//! takes.
 //!
-//! A check is slow when the store grows or removes keys during the check. Each contestant runs in its own process, so
-//! that the resident memory of the process belongs to this contestant alone.
+//! A check is slow when the store grows or removes keys during the check. Each contestant runs in
+//! its own process, so that the resident memory of the process belongs to this contestant alone.
 
 use std::{
     fmt::Write as _,
@@ -22,7 +23,8 @@ use crate::{
 
 const KEYS: usize = 1_000_000;
 
-/// Sets how many more keys are added to the full store. They replace keys whose quota is full again, or nearly full.
+/// Sets how many more keys are added to the full store. They replace keys whose quota is full
+/// again, or nearly full.
 const MORE: usize = 200_000;
 
 pub(crate) fn run(pace: &Pace) -> Findings {
@@ -51,7 +53,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         ],
     );
     let cases = ["tollgate", "governor"].map(|name| Case::new(name, move |_| probed(&[name])));
-    // A turn ends when its work is done, so no length is set. A warm-up turn runs first, and does not count.
+    // A turn ends when its work is done, so no length is set. A warm-up turn runs first, and does
+    // not count.
     let series = alternate(
         Rounds {
             count: pace.load.count,
@@ -119,7 +122,8 @@ pub(super) fn probe(name: &str) -> [f64; 4] {
     }
 }
 
-/// Fills the store. Returns the bytes per key, the nanoseconds per new key, and two longest pauses in microseconds.
+/// Fills the store. Returns the bytes per key, the nanoseconds per new key, and two longest pauses
+/// in microseconds.
 ///
 /// The first pause is from the filling of the store, and the second one from the full store.
 fn fill(mut check: impl FnMut(&String) -> bool) -> [f64; 4] {

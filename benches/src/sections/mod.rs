@@ -31,7 +31,8 @@ pub(crate) struct Section {
 
 /// Lists the sections in the order of the report.
 pub(crate) const ALL: &[Section] = &[
-    // This section is the first one, because its figures depend most on the memory layout that earlier sections leave.
+    // This section is the first one, because its figures depend most on the memory layout that
+    // earlier sections leave.
     Section {
         name: "layer",
         about: "one request through a layer around an empty service",

@@ -1,4 +1,5 @@
-//! Measures the look-up of an address among a hundred thousand networks, at rest and while the lists are exchanged.
+//! Measures the look-up of an address among a hundred thousand networks, at rest and while the
+//! lists are exchanged.
 
 use std::{
     hint::black_box,
@@ -72,8 +73,8 @@ fn networks() -> impl Iterator<Item = Network> {
     (0..NETWORKS).flat_map(move |at| [network(v4_at(2 * at), 17), network(v6_at(2 * at), 49)])
 }
 
-/// Returns addresses of which every second one is in a network, in an order in which neighbours are far apart. The host of
-/// each is another one.
+/// Returns addresses of which every second one is in a network, in an order in which neighbours are
+/// far apart. The host of each is another one.
 fn addresses(address: fn(u32) -> IpAddr) -> Vec<IpAddr> {
     let host = |at: u32| at.wrapping_mul(2_654_435_761);
     let with_host = |at: u32, network| match network {
@@ -87,7 +88,8 @@ fn addresses(address: fn(u32) -> IpAddr) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Looks all addresses up again and again, and returns the nanoseconds of processor time per look-up.
+/// Looks all addresses up again and again, and returns the nanoseconds of processor time per
+/// look-up.
 fn per_look_up(time: Duration, lists: &Networks, addresses: &[IpAddr]) -> f64 {
     let (mut look_ups, mut denied) = (0_u64, 0_u64);
     let started = machine::thread_cpu();

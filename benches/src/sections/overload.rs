@@ -30,7 +30,8 @@ const CALM_KEYS: usize = 1_000;
 /// The load of the flooded key, as a multiple of the capacity.
 const FLOOD: f64 = 4.5;
 
-/// The callers that measure the capacity, in a closed loop. They are few enough to be answered in time.
+/// The callers that measure the capacity, in a closed loop. They are few enough to be answered in
+/// time.
 const CALLERS: usize = 64;
 
 /// The least capacity that is offered, in decisions per second.
@@ -105,7 +106,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     findings
 }
 
-/// Returns a set of eight policies, the most that a set may have. It makes the server the bottleneck.
+/// Returns a set of eight policies, the most that a set may have. It makes the server the
+/// bottleneck.
 fn eight() -> PolicySet {
     let policy = |number: usize| {
         let algorithm = Algorithm::SlidingBuckets { buckets: 10 };
@@ -142,7 +144,8 @@ impl Bench {
 
     /// Measures the decisions per second in a closed loop.
     ///
-    /// Returns at least [`LEAST`], so that a machine that stands still for a moment does not end the run.
+    /// Returns at least [`LEAST`], so that a machine that stands still for a moment does not end
+    /// the run.
     fn capacity<D: Decide>(&self, decide: &Arc<D>, keys: usize, time: Duration) -> f64 {
         let crowd = Crowd {
             callers: CALLERS,
@@ -209,7 +212,8 @@ impl Figures {
         }
     }
 
-    /// Returns the share of the requests without a decision of the store in time that have this reason.
+    /// Returns the share of the requests without a decision of the store in time that have this
+    /// reason.
     fn share(&self, reason: &str) -> f64 {
         let all: usize = self.reasons.values().sum();
         self.reasons.get(reason).copied().unwrap_or(0) as f64 / all.max(1) as f64

@@ -1,4 +1,5 @@
-//! Measures repeated denials: a denied client sends more requests while the deny cache holds its denial.
+//! Measures repeated denials: a denied client sends more requests while the deny cache holds its
+//! denial.
 //!
 //! The section measures the limiter over Redis, and the layer around it.
 
@@ -31,7 +32,8 @@ const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_day(1));
 /// Sets the number of denied clients.
 const CLIENTS: u32 = 100;
 
-/// Stores the results of one turn, for denials from the deny cache: nanoseconds, and calls to the server, per denial.
+/// Stores the results of one turn, for denials from the deny cache: nanoseconds, and calls to the
+/// server, per denial.
 struct Turn {
     ns: f64,
     calls: f64,
@@ -40,7 +42,8 @@ struct Turn {
 pub(crate) fn run(pace: &Pace) -> Findings {
     let server = Server::start();
     let runtime = load::runtime();
-    // A check needs the runtime when the deny cache no longer holds the denial. Such a check is dropped.
+    // A check needs the runtime when the deny cache no longer holds the denial. Such a check is
+    // dropped.
     let _inside = runtime.enter();
     let store = runtime
         .block_on(RedisStore::connect(server.url()))

@@ -17,8 +17,8 @@ use crate::{
     server::Server,
 };
 
-/// Describes a set of Tollgate's policies. It admits when `scarce` is false. When `scarce` is true, it denies after
-/// `drain` calls.
+/// Describes a set of Tollgate's policies. It admits when `scarce` is false. When `scarce` is true,
+/// it denies after `drain` calls.
 struct Ours {
     name: &'static str,
     policies: fn(scarce: bool) -> PolicySet,
@@ -29,7 +29,8 @@ struct Ours {
 /// A lock that outlasts the run.
 const LOCK: Duration = Duration::from_secs(86_400);
 
-/// Lists the sets. A new algorithm is one more line. [`BUCKET`] and [`THREE`] are the positions of the first two sets.
+/// Lists the sets. A new algorithm is one more line. [`BUCKET`] and [`THREE`] are the positions of
+/// the first two sets.
 const OURS: &[Ours] = &[
     one("token bucket", |scarce| {
         Policy::token_bucket("a", bucket(scarce)).into()
@@ -242,7 +243,8 @@ fn noop(server: &Server) -> Subject {
 fn ours(server: &Server, number: usize, ours: &Ours, admits: bool) -> Subject {
     let script = Script::new((ours.policies)(!admits));
     server.load(script.text());
-    // Each outcome of each set has its own keys. The keys are short, because a long key would be replaced by a digest.
+    // Each outcome of each set has its own keys. The keys are short, because a long key would be
+    // replaced by a digest.
     let subject = format!("{ANY_KEY}/{number}/{admits}");
     let key = Key::from(subject.as_str());
     Subject {
@@ -318,7 +320,8 @@ impl Subject {
                 tollgate_tests::Reply::Array(words) => words[0].int(),
                 word => word.int(),
             };
-            // For a denial, the first number in a reply of Tollgate's scripts is below zero. The other scripts use 0.
+            // For a denial, the first number in a reply of Tollgate's scripts is below zero. The
+            // other scripts use 0.
             let admitted = if self.is_ours { first >= 0 } else { first == 1 };
             assert_eq!(admitted, self.admits, "{}: {reply:?}", self.name);
         }

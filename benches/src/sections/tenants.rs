@@ -1,4 +1,5 @@
-//! Measures the memory of tenants and of limiters, and the first seconds of many limiters on one store.
+//! Measures the memory of tenants and of limiters, and the first seconds of many limiters on one
+//! store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,7 +55,8 @@ fn quota(number: usize) -> Quota {
     Quota::per_second(WHOLE[number % WHOLE.len()]).with_burst(BURST + number as u64)
 }
 
-/// Returns the bytes of a set of policies, of the same after its first check, and of a limiter after its first check.
+/// Returns the bytes of a set of policies, of the same after its first check, and of a limiter
+/// after its first check.
 pub(super) fn memory(count: usize) -> [f64; 4] {
     let count = count.to_string();
     let sets = probed(&["tenants", &count]);
@@ -97,8 +99,8 @@ pub(super) fn many_limiters(pace: &Pace) -> Table {
 
 /// Measures tenants or limiters, in a process of its own.
 ///
-/// Returns the bytes of each, its bytes after the first checks, the decisions per second in the first seconds, and the
-/// share of the decisions that were made without the store.
+/// Returns the bytes of each, its bytes after the first checks, the decisions per second in the
+/// first seconds, and the share of the decisions that were made without the store.
 pub(super) fn probe(kind: &str, count: &str) -> [f64; 4] {
     machine::stay_on_the_client_core();
     let count: usize = count.parse().expect("a number");

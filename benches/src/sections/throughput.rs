@@ -1,4 +1,5 @@
-//! Measures decisions per second of concurrent callers through one Redis server, and their cost in client and server.
+//! Measures decisions per second of concurrent callers through one Redis server, and their cost in
+//! client and server.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use crate::{
     server::Server,
 };
 
-/// Sets a limit that is never used up. A unit takes a whole number of microseconds, as with most limits.
+/// Sets a limit that is never used up. A unit takes a whole number of microseconds, as with most
+/// limits.
 const PLENTY: Policy = Policy::token_bucket(
     "plenty",
     Quota::per_second(1_000_000).with_burst(1_000_000_000),
@@ -174,7 +176,8 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
     }
 }
 
-/// Sets the position of Tollgate in a round. The next constants set the positions of other contestants.
+/// Sets the position of Tollgate in a round. The next constants set the positions of other
+/// contestants.
 const OURS: usize = 0;
 const SAME: usize = 1;
 const PER_CALL: usize = 3;
@@ -266,9 +269,9 @@ struct Best {
 
 /// Measures the best rate of redis-benchmark for the script, and the CPU time of a noop.
 ///
-/// The rate is measured with 64 calls in flight on each connection. redis-benchmark cannot send packed numbers, so a
-/// plain loop with packed numbers runs too, and the faster one counts. The noop runs with 16 calls in flight. Its CPU
-/// time is the unit of this project.
+/// The rate is measured with 64 calls in flight on each connection. redis-benchmark cannot send
+/// packed numbers, so a plain loop with packed numbers runs too, and the faster one counts. The
+/// noop runs with 16 calls in flight. Its CPU time is the unit of this project.
 fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
     let words = Call::ours(server, PLENTY, [ANY_KEY.to_owned()]).words_by_hand();
     let noop = Call::noop(server, [ANY_KEY.to_owned()]).words_by_hand();

@@ -75,7 +75,8 @@ fn json(value: &impl Serialize) -> String {
     text
 }
 
-/// Returns a text of Redis as a terminal may show it: signs that could move its cursor or turn its lines are escaped.
+/// Returns a text of Redis as a terminal may show it: signs that could move its cursor or turn its
+/// lines are escaped.
 pub(crate) fn shown(text: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || sign.is_ascii_graphic() || sign == ' ';
     let mut shown = String::with_capacity(text.len());
@@ -100,7 +101,8 @@ pub(crate) struct Table {
 struct Column {
     name: &'static str,
     is_number: bool,
-    /// A column with a greater number is left out first when the width is small. 0 is never left out.
+    /// A column with a greater number is left out first when the width is small. 0 is never left
+    /// out.
     dispensable: u8,
 }
 
@@ -121,13 +123,14 @@ pub(crate) struct Line {
 const LEAST_WIDTH: usize = 6;
 
 impl Table {
-    /// Creates a table with the names of its columns. A name that begins with `>` is that of a column of numbers.
+    /// Creates a table with the names of its columns. A name that begins with `>` is that of a
+    /// column of numbers.
     pub(crate) fn new<const N: usize>(names: [&'static str; N]) -> Self {
         Self::dispensable(names.map(|name| (name, 0)))
     }
 
-    /// Creates a table of which columns are left out when the width is small: those with the greatest number first, and
-    /// those with 0 never.
+    /// Creates a table of which columns are left out when the width is small: those with the
+    /// greatest number first, and those with 0 never.
     pub(crate) fn dispensable<const N: usize>(columns: [(&'static str, u8); N]) -> Self {
         let column = |(name, dispensable): (&'static str, u8)| Column {
             name: name.trim_start_matches('>'),

@@ -9,7 +9,8 @@ use crate::{RateLimitService, metrics::bounded};
 
 /// Returns the routes `/`, `/rlconfig` and `/stats`.
 ///
-/// **Serve these pages to operators alone.** They show the rules and, with `detailed_metric`, values of requests.
+/// **Serve these pages to operators alone.** They show the rules and, with `detailed_metric`,
+/// values of requests.
 pub fn router(service: RateLimitService) -> Router {
     Router::new()
         .route("/", get(index))
@@ -36,8 +37,8 @@ async fn stats(State(service): State<RateLimitService>) -> String {
         .collect()
 }
 
-/// Writes a line for each rule. A line for a limit of Envoy's language is that of Envoy's service. The name is that of the
-/// counters, so a name of a file forges no line.
+/// Writes a line for each rule. A line for a limit of Envoy's language is that of Envoy's service.
+/// The name is that of the counters, so a name of a file forges no line.
 fn dump(rules: &Rules) -> String {
     let mut text = String::new();
     for rule in rules.current().rules() {

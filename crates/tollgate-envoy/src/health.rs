@@ -14,8 +14,8 @@ const SERVICE: &str = "ratelimit";
 
 /// Reports over gRPC and HTTP whether the service can decide requests.
 ///
-/// The service is healthy when the store has answered, rules are loaded, and the program is not about to end. gRPC
-/// reports the health under the service names `ratelimit` and the empty one.
+/// The service is healthy when the store has answered, rules are loaded, and the program is not
+/// about to end. gRPC reports the health under the service names `ratelimit` and the empty one.
 ///
 /// A clone is cheap, and shares the state.
 ///
@@ -36,7 +36,8 @@ pub struct Health(Arc<HealthInner>);
 struct HealthInner {
     /// The components that are healthy, a bit for each.
     healthy: AtomicU8,
-    /// Locked while the state is reported to gRPC, so that an older state never replaces a newer one.
+    /// Locked while the state is reported to gRPC, so that an older state never replaces a newer
+    /// one.
     reporter: Mutex<HealthReporter>,
 }
 

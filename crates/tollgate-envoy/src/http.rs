@@ -24,10 +24,11 @@ const READING: Duration = Duration::from_secs(10);
 ///
 /// `/healthcheck` answers with 200 and `OK`, or with 500 when the service is not [healthy](Health).
 ///
-/// `/json` takes a `RateLimitRequest` in the JSON form of protobuf, and answers with a `RateLimitResponse`. The status
-/// is 200 when the request passes, 429 when it does not, and 400 when it cannot be decided. A body of more than 1 MiB
-/// is answered with 413, and a body that takes longer than ten seconds with 408. The rest of such a body is [read and
-/// thrown away](tollgate_tower::drain), so that the client receives the answer.
+/// `/json` takes a `RateLimitRequest` in the JSON form of protobuf, and answers with a
+/// `RateLimitResponse`. The status is 200 when the request passes, 429 when it does not, and 400
+/// when it cannot be decided. A body of more than 1 MiB is answered with 413, and a body that takes
+/// longer than ten seconds with 408. The rest of such a body is [read and thrown
+/// away](tollgate_tower::drain), so that the client receives the answer.
 pub fn router(service: RateLimitService, health: Health) -> Router {
     Router::new()
         .route("/json", post(decide).with_state(service))

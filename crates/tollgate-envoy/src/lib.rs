@@ -1,13 +1,14 @@
 //! A rate limit service for Envoy, in place of `envoyproxy/ratelimit`.
 //!
-//! Envoy, Istio and Gloo ask such a service whether a request passes. This service reads the same files, has the same
-//! metrics and gives the same answers. It adds every algorithm of Tollgate, exact waits, denied requests that cost
-//! nothing, and an answer of your choice while Redis is away. For limits inside a Rust service, use `tollgate-tower` or
-//! `tollgate-tonic`.
+//! Envoy, Istio and Gloo ask such a service whether a request passes. This service reads the same
+//! files, has the same metrics and gives the same answers. It adds every algorithm of Tollgate,
+//! exact waits, denied requests that cost nothing, and an answer of your choice while Redis is
+//! away. For limits inside a Rust service, use `tollgate-tower` or `tollgate-tonic`.
 //!
-//! The program `tollgate-envoy` is a whole server: `docs/envoy.md` says how to run it. [`RateLimitService`] is the gRPC
-//! service alone, for a server of your own, with an example. With the feature `server`, you can also use the other
-//! parts alone: [`Server`], [`Health`], [`Ads`], [`Statsd`], and the routers of [`http`] and [`debug`].
+//! The program `tollgate-envoy` is a whole server: `docs/envoy.md` says how to run it.
+//! [`RateLimitService`] is the gRPC service alone, for a server of your own, with an example. With
+//! the feature `server`, you can also use the other parts alone: [`Server`], [`Health`], [`Ads`],
+//! [`Statsd`], and the routers of [`http`] and [`debug`].
 //!
 //! # Features
 //!

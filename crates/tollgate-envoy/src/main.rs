@@ -1,6 +1,7 @@
 //! The program `tollgate-envoy`: a rate limit service for Envoy.
 //!
-//! `tollgate-envoy --help` lists the settings. `docs/envoy.md` says how to replace Envoy's own service.
+//! `tollgate-envoy --help` lists the settings. `docs/envoy.md` says how to replace Envoy's own
+//! service.
 
 mod command;
 

@@ -14,8 +14,9 @@ const NO_RESULT: &str = "a limited function must return a `Result`, because a ca
 
 /// Puts the check before the body of the function, and leaves all else as it is.
 ///
-/// The alternative was a closure, `limiter.run(key, wait, async || …)`. It reads worse: `?` and `return` in it end the closure, its
-/// borrows end with the call, and it has two layers of results. It gains nothing over the line itself.
+/// The alternative was a closure, `limiter.run(key, wait, async || …)`. It reads worse: `?` and
+/// `return` in it end the closure, its borrows end with the call, and it has two layers of results.
+/// It gains nothing over the line itself.
 pub(crate) fn expand(options: &Options, function: TokenStream) -> syn::Result<TokenStream> {
     let Ok(ItemFn {
         attrs,
@@ -73,7 +74,8 @@ fn check(options: &Options, output: &Type) -> TokenStream {
     let borrow = quote_spanned!(limiter_expr.span()=> &);
     let into = quote_spanned!(key_expr.span()=> ::core::convert::Into::into);
     let cost_value = match &options.cost {
-        // Two numbers convert into a cost, so the compiler would take a number without a type for an `i32`.
+        // Two numbers convert into a cost, so the compiler would take a number without a type for
+        // an `i32`.
         Some(Expr::Lit(ExprLit {
             lit: Lit::Int(units),
             ..

@@ -1,4 +1,5 @@
-//! The attribute [`macro@limited`]. Use it as `tollgate::limited`, with the feature `macros` of the `tollgate` crate.
+//! The attribute [`macro@limited`]. Use it as `tollgate::limited`, with the feature `macros` of the
+//! `tollgate` crate.
 
 mod expand;
 mod options;
@@ -8,9 +9,9 @@ use proc_macro::TokenStream;
 
 /// Limits the calls of an async function.
 ///
-/// Use it for work that is not a request: mails, jobs, calls of somebody else's API. Use the layers of `tollgate-tower` and
-/// `tollgate-tonic` for requests. To limit a part of a function, write the line that the attribute stands for:
-/// `limiter.check(key).wait(wait).await?.into_result()?`.
+/// Use it for work that is not a request: mails, jobs, calls of somebody else's API. Use the layers
+/// of `tollgate-tower` and `tollgate-tonic` for requests. To limit a part of a function, write the
+/// line that the attribute stands for: `limiter.check(key).wait(wait).await?.into_result()?`.
 ///
 /// ```
 /// use std::{sync::LazyLock, time::Duration};
@@ -36,8 +37,8 @@ use proc_macro::TokenStream;
 ///
 /// # Options
 ///
-/// All values are expressions. They may use the arguments of the function, `self` included, and are evaluated with each
-/// call.
+/// All values are expressions. They may use the arguments of the function, `self` included, and are
+/// evaluated with each call.
 ///
 /// | option | type | meaning |
 /// |---|---|---|
@@ -76,18 +77,20 @@ use proc_macro::TokenStream;
 ///
 /// # Errors
 ///
-/// The function must return a `Result`. Its error type must implement `From<tollgate::Denied>`, for a call that is
-/// denied, and `From<tollgate::Error>`, for a call without a decision: `Box<dyn Error + Send + Sync>` and
-/// `anyhow::Error` do. The body does not run then.
+/// The function must return a `Result`. Its error type must implement `From<tollgate::Denied>`, for
+/// a call that is denied, and `From<tollgate::Error>`, for a call without a decision:
+/// `Box<dyn Error + Send + Sync>` and `anyhow::Error` do. The body does not run then.
 ///
 /// # Cancellation
 ///
-/// A dropped future may have spent the units. With `wait`, a future that is dropped while it waits gives them back.
+/// A dropped future may have spent the units. With `wait`, a future that is dropped while it waits
+/// gives them back.
 ///
 /// # Other attributes
 ///
-/// With `#[async_trait]`, place the attribute on the function that contains the work, outside of the trait's block: an
-/// `async_trait` method is no longer an `async fn` when the attribute sees it.
+/// With `#[async_trait]`, place the attribute on the function that contains the work, outside of
+/// the trait's block: an `async_trait` method is no longer an `async fn` when the attribute sees
+/// it.
 #[proc_macro_attribute]
 pub fn limited(options: TokenStream, function: TokenStream) -> TokenStream {
     let expanded =

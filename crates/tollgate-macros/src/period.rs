@@ -1,4 +1,5 @@
-//! Reads a period: the texts of `tollgate::Quota::parse_period`. A procedural macro cannot depend on that crate.
+//! Reads a period: the texts of `tollgate::Quota::parse_period`. A procedural macro cannot depend
+//! on that crate.
 
 use std::time::Duration;
 

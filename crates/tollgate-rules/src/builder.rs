@@ -19,7 +19,8 @@ impl RuleSet {
         Self::builder().parse(text, format)
     }
 
-    /// Loads a file, or all files of a directory, with the default options: see [`RuleSetBuilder::load`].
+    /// Loads a file, or all files of a directory, with the default options: see
+    /// [`RuleSetBuilder::load`].
     ///
     /// # Errors
     ///
@@ -58,9 +59,11 @@ impl RuleSetBuilder {
         self
     }
 
-    /// Sets whether several files may have one domain. Their descriptors are then joined, in the order of the files.
+    /// Sets whether several files may have one domain. Their descriptors are then joined, in the
+    /// order of the files.
     ///
-    /// By default, a domain in two files is a mistake. Envoy's service calls this option `MERGE_DOMAIN_CONFIG`.
+    /// By default, a domain in two files is a mistake. Envoy's service calls this option
+    /// `MERGE_DOMAIN_CONFIG`.
     #[must_use]
     pub fn merge_domains(mut self, merge: bool) -> Self {
         self.options.merge_domains = merge;
@@ -89,7 +92,8 @@ impl RuleSetBuilder {
 
     /// Parses several texts as one set. A mistake is reported with the name of its text.
     ///
-    /// Use it for rules that do not come from files, but for example from a database or a control plane.
+    /// Use it for rules that do not come from files, but for example from a database or a control
+    /// plane.
     ///
     /// ```
     /// use tollgate_rules::{Format, RuleSet};
@@ -118,9 +122,10 @@ impl RuleSetBuilder {
 
     /// Loads a file, or all files of a directory.
     ///
-    /// The extension of a file decides its format: `.yaml`, `.yml`, `.json`, and with the feature `toml` also `.toml`.
-    /// In a directory, all files with these extensions are read, in the order of their names. Subdirectories are
-    /// skipped, and so are names that start with a dot, such as the internal entries of a Kubernetes config map.
+    /// The extension of a file decides its format: `.yaml`, `.yml`, `.json`, and with the feature
+    /// `toml` also `.toml`. In a directory, all files with these extensions are read, in the order
+    /// of their names. Subdirectories are skipped, and so are names that start with a dot, such as
+    /// the internal entries of a Kubernetes config map.
     ///
     /// A file that changes while it is read is read again, up to three times in all.
     ///
@@ -131,7 +136,8 @@ impl RuleSetBuilder {
         self.load_noting(path.as_ref(), &mut Vec::new())
     }
 
-    /// Loads as [`load`](Self::load) does, and notes the files of networks that the rules name, also when the load fails.
+    /// Loads as [`load`](Self::load) does, and notes the files of networks that the rules name,
+    /// also when the load fails.
     pub(crate) fn load_noting(
         &self,
         path: &Path,
@@ -156,7 +162,8 @@ impl RuleSetBuilder {
         RuleSet::empty(self.options.forced_compat.unwrap_or(self.options.compat))
     }
 
-    /// Returns a digest of what [`load`](Self::load) reads, with the files of networks in `lists`. It differs when a file changes, comes or goes.
+    /// Returns a digest of what [`load`](Self::load) reads, with the files of networks in `lists`.
+    /// It differs when a file changes, comes or goes.
     #[cfg(feature = "watch")]
     pub(crate) fn digest(&self, path: &Path, lists: &[PathBuf]) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};

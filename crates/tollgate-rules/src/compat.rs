@@ -2,9 +2,9 @@ use std::fmt;
 
 /// Selects the meaning of rules where Tollgate and Envoy's rate limit service differ.
 ///
-/// A file chooses the mode with the field `compat: native` or `compat: envoy` at its root. A file without the field has
-/// the mode of [`RuleSetBuilder::compat`](crate::RuleSetBuilder::compat), which is native by default. All files of one
-/// set must have the same mode.
+/// A file chooses the mode with the field `compat: native` or `compat: envoy` at its root. A file
+/// without the field has the mode of [`RuleSetBuilder::compat`](crate::RuleSetBuilder::compat),
+/// which is native by default. All files of one set must have the same mode.
 ///
 /// A file of Envoy's service means the same in both modes, apart from these points:
 ///
@@ -31,7 +31,8 @@ use std::fmt;
 /// - a known field in the wrong mapping, and a second document (Envoy's service ignores both),
 /// - numbers such as `1_000` and `0b11` of YAML 1.1.
 ///
-/// Envoy's service does not know the field `compat` itself. For a file that both services read, set the mode in code.
+/// Envoy's service does not know the field `compat` itself. For a file that both services read, set
+/// the mode in code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compat {

@@ -2,9 +2,10 @@ use std::{borrow::Cow, fmt, path::Path, sync::Arc};
 
 /// Reports why files of rules were refused.
 ///
-/// The error holds every mistake that was found, up to 20. Its text has one line for each: names and values of the file
-/// are cut, and signs that end a line or that a terminal obeys are escaped. A load is all or nothing: one mistake refuses all files of
-/// the load, and the rules from before stay in force.
+/// The error holds every mistake that was found, up to 20. Its text has one line for each: names
+/// and values of the file are cut, and signs that end a line or that a terminal obeys are escaped.
+/// A load is all or nothing: one mistake refuses all files of the load, and the rules from before
+/// stay in force.
 ///
 /// ```
 /// use tollgate_rules::{Format, RuleSet};
@@ -88,7 +89,8 @@ impl std::error::Error for RuleErrors {
     }
 }
 
-/// Reports one mistake in a file of rules: its place, the field, the mistake and what would be right.
+/// Reports one mistake in a file of rules: its place, the field, the mistake and what would be
+/// right.
 #[derive(Clone)]
 pub struct RuleError {
     kind: RuleErrorKind,
@@ -103,8 +105,8 @@ pub struct RuleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RuleErrorKind {
-    /// A file cannot be read: it does not exist, it is a directory, the permission is missing, or its extension is
-    /// unknown.
+    /// A file cannot be read: it does not exist, it is a directory, the permission is missing, or
+    /// its extension is unknown.
     Io,
     /// A file exceeds the [`Limits`](crate::Limits), or it changed each time it was read.
     Limit,
@@ -218,7 +220,8 @@ impl RuleError {
         self.at.map(|at| at.column)
     }
 
-    /// Returns the path of the field, such as `descriptors[0].rate_limit.unit`. It is empty for the whole file.
+    /// Returns the path of the field, such as `descriptors[0].rate_limit.unit`. It is empty for the
+    /// whole file.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.field
@@ -242,7 +245,8 @@ pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Escapes the signs of a text that end a line, or that a terminal obeys. A text of a file could forge a line of a log.
+/// Escapes the signs of a text that end a line, or that a terminal obeys. A text of a file could
+/// forge a line of a log.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let is_plain = |sign: char| matches!(sign, '"' | '\'' | '\\') || sign.escape_debug().len() == 1;
     if text.chars().all(is_plain) {

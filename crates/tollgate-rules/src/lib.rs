@@ -1,12 +1,14 @@
 //! Rate limits in files, which change while the service runs.
 //!
-//! The rules have the language of Envoy's rate limit service. A request is described by *descriptors*: lists of keys
-//! and values, such as `tenant=acme`. The descriptors of the file form a tree that gives each list a limit.
+//! The rules have the language of Envoy's rate limit service. A request is described by
+//! *descriptors*: lists of keys and values, such as `tenant=acme`. The descriptors of the file form
+//! a tree that gives each list a limit.
 //!
-//! [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run, and [`RuleLimiter`] checks requests
-//! against them on a store. `RequestRules` uses a [`RuleLimiter`] in a layer for HTTP and gRPC. Use the `tollgate`
-//! crate alone for limits that are constants, and its [`TenantLimiters`](tollgate::tenants::TenantLimiters) for limits
-//! that a database holds. The module `spring` converts the limits of a Spring Cloud Gateway.
+//! [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run, and [`RuleLimiter`]
+//! checks requests against them on a store. `RequestRules` uses a [`RuleLimiter`] in a layer for
+//! HTTP and gRPC. Use the `tollgate` crate alone for limits that are constants, and its
+//! [`TenantLimiters`](tollgate::tenants::TenantLimiters) for limits that a database holds. The
+//! module `spring` converts the limits of a Spring Cloud Gateway.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -45,8 +47,9 @@
 //!
 //! # Files
 //!
-//! A file is one mapping in YAML, JSON or TOML. A mistake is reported with its line, column and field. One mistake
-//! refuses the whole load. Fields marked with + are additions of Tollgate: [`Compat::Envoy`] refuses them.
+//! A file is one mapping in YAML, JSON or TOML. A mistake is reported with its line, column and
+//! field. One mistake refuses the whole load. Fields marked with + are additions of Tollgate:
+//! [`Compat::Envoy`] refuses them.
 //!
 //! | field | of | meaning |
 //! |---|---|---|
@@ -80,29 +83,31 @@
 //! | `unranked` + | limit | `true`: the limit is whole for every class of `priorities`, see [`Policy::unranked`](tollgate::Policy::unranked) |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
-//! A descriptor of a request finds its limit entry by entry: the first entry among the `descriptors` of the file, the
-//! next one among the `descriptors` of the rule that was found, and so on. The rule of the **last** entry has the
-//! limit. A descriptor with more entries than there are levels has none. So give a request one descriptor for each of
-//! its limits. Give it another one for its class, where no other descriptor has that entry. [`RuleSet::find`] has the
-//! details.
+//! A descriptor of a request finds its limit entry by entry: the first entry among the
+//! `descriptors` of the file, the next one among the `descriptors` of the rule that was found, and
+//! so on. The rule of the **last** entry has the limit. A descriptor with more entries than there
+//! are levels has none. So give a request one descriptor for each of its limits. Give it another
+//! one for its class, where no other descriptor has that entry. [`RuleSet::find`] has the details.
 //!
-//! The name of a policy is the `name` of the limit, or else the path of the descriptor, with the period for one of
-//! several `limits`. A name of more than 64 characters, or with others than `A-Z a-z 0-9 - _ . /`, is changed and ends
-//! in a digest. Clients see the name in header fields, and the counters belong to it. So a rule whose amount changes
-//! continues its counters.
+//! The name of a policy is the `name` of the limit, or else the path of the descriptor, with the
+//! period for one of several `limits`. A name of more than 64 characters, or with others than
+//! `A-Z a-z 0-9 - _ . /`, is changed and ends in a digest. Clients see the name in header fields,
+//! and the counters belong to it. So a rule whose amount changes continues its counters.
 //!
-//! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30
-//! days. With one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its
-//! first day. Write `time_zone: UTC` for calendar months in UTC.
+//! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC,
+//! and a month has 30 days. With one, they are periods of the calendar: a day from local midnight,
+//! a week from Monday, a month from its first day. Write `time_zone: UTC` for calendar months in
+//! UTC.
 //!
 //! # Leases
 //!
-//! A limit with `lease: true` is [leased](tollgate::Policy::leased): a replica takes units of a busy counter in
-//! advance, and spends them without a call to Redis. `lease: {generation: 2s, share: 16}` sets the terms of the
-//! [`Lease`](tollgate::Lease). Of several `limits`, all are leased, or none. A leased limit is not decided in one step
-//! with limits that are not leased. A limit that becomes leased begins with fresh counters. A domain with a leased
-//! limit that is ranked must not have a class with a `ceiling` below 100%, because units that are taken in advance have no
-//! priority.
+//! A limit with `lease: true` is [leased](tollgate::Policy::leased): a replica takes units of a
+//! busy counter in advance, and spends them without a call to Redis.
+//! `lease: {generation: 2s, share: 16}` sets the terms of the [`Lease`](tollgate::Lease). Of
+//! several `limits`, all are leased, or none. A leased limit is not decided in one step with limits
+//! that are not leased. A limit that becomes leased begins with fresh counters. A domain with a
+//! leased limit that is ranked must not have a class with a `ceiling` below 100%, because units
+//! that are taken in advance have no priority.
 //!
 //! # Networks
 //!
@@ -113,13 +118,15 @@
 //!   deny_file: blocked.txt           # one network in each line, comments after #
 //! ```
 //!
-//! `allow_file` is the same for allowed networks. A relative path begins at the directory of the rules. The files are
-//! watched (`Rules::watch`) and reloaded together with the rules, and a mistake in them refuses the load. When several
-//! networks contain an address, the smallest one decides.
+//! `allow_file` is the same for allowed networks. A relative path begins at the directory of the
+//! rules. The files are watched (`Rules::watch`) and reloaded together with the rules, and a
+//! mistake in them refuses the load. When several networks contain an address, the smallest one
+//! decides.
 //!
-//! A layer reads the address of the client with `ClientIp`, and answers a denied client with 403. A [`RuleLimiter`] and
-//! the service for Envoy read the entry `remote_address` of the descriptors, and deny the request. An allowed or denied
-//! request spends nothing. In shadow mode of a layer, a denied client passes.
+//! A layer reads the address of the client with `ClientIp`, and answers a denied client with 403. A
+//! [`RuleLimiter`] and the service for Envoy read the entry `remote_address` of the descriptors,
+//! and deny the request. An allowed or denied request spends nothing. In shadow mode of a layer, a
+//! denied client passes.
 //!
 //! # Features
 //!
@@ -136,11 +143,12 @@
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, [`RuleLimiter`] counts the units of each rule, and [`Rules`] counts its loads. Install
-//! the recorder before the rules are loaded. The label `rule` is the [name of the rule](Rule::metric_name) in the file:
-//! no label value comes from a request. The first 1000 names of a [`Rules`] have counters of their own, and all further
-//! names are counted as `other`. Limits that requests bring along ([`LimitOverride`]) are counted as `override`.
-//! [`Usage`] explains *within*, *near* and *over*, which mean the same in Envoy's service.
+//! With the feature `metrics`, [`RuleLimiter`] counts the units of each rule, and [`Rules`] counts
+//! its loads. Install the recorder before the rules are loaded. The label `rule` is the [name of
+//! the rule](Rule::metric_name) in the file: no label value comes from a request. The first 1000
+//! names of a [`Rules`] have counters of their own, and all further names are counted as `other`.
+//! Limits that requests bring along ([`LimitOverride`]) are counted as `override`. [`Usage`]
+//! explains *within*, *near* and *over*, which mean the same in Envoy's service.
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|

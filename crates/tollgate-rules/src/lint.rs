@@ -55,8 +55,8 @@ pub enum RuleWarningKind {
     NeverSelected,
     /// A rule has no limit and no descriptors, and is not an exception from another rule.
     NoEffect,
-    /// No limit of the domain has a name in `replaces`, or no action in `rate_limits` makes an entry with the `key` of
-    /// a class.
+    /// No limit of the domain has a name in `replaces`, or no action in `rate_limits` makes an
+    /// entry with the `key` of a class.
     UnknownName,
     /// The meaning of a rule depends on a quirk of the mode `envoy`: see [`Compat`].
     Quirk,
@@ -112,7 +112,8 @@ impl fmt::Display for RuleWarning {
 }
 
 impl RuleSet {
-    /// Finds rules that are allowed and probably mean something else, in the order of the files and their lines.
+    /// Finds rules that are allowed and probably mean something else, in the order of the files and
+    /// their lines.
     ///
     /// Use it in tools that check files.
     #[must_use]
@@ -152,7 +153,8 @@ impl<'a> Lint<'a> {
         }
     }
 
-    /// Looks at the rules of a level. `is_metered` is true when an outer level has `value_to_metric`.
+    /// Looks at the rules of a level. `is_metered` is true when an outer level has
+    /// `value_to_metric`.
     fn level(&mut self, domain: &str, level: &Level, is_metered: bool) {
         let ids = level.ids();
         let keys: BTreeSet<&str> = ids.iter().map(|id| &*self.selector(*id).key).collect();

@@ -32,7 +32,8 @@ pub(crate) fn stat_name(text: &str) -> String {
     name
 }
 
-/// Returns the length of four groups of one to three digits with dots between them, at the start of the text.
+/// Returns the length of four groups of one to three digits with dots between them, at the start of
+/// the text.
 fn ipv4_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     for group in 0..4 {
@@ -51,7 +52,8 @@ fn ipv4_len(bytes: &[u8]) -> Option<usize> {
 
 /// Makes the name of a policy from a text: 1 to 64 characters of `A-Z a-z 0-9 - _ . /`.
 ///
-/// A text with other characters, or a longer one, gets a digest at its end, so that different texts stay different.
+/// A text with other characters, or a longer one, gets a digest at its end, so that different texts
+/// stay different.
 pub(crate) fn policy_name(text: &str) -> String {
     let is_allowed = |sign: char| sign.is_ascii_alphanumeric() || "-_./".contains(sign);
     if !text.is_empty() && text.len() <= 64 && text.chars().all(is_allowed) {
@@ -62,7 +64,8 @@ pub(crate) fn policy_name(text: &str) -> String {
         .map(|sign| if is_allowed(sign) { sign } else { '-' })
         .take(51)
         .collect();
-    // The digest is the same in every process and every version: the counters in the store belong to the name.
+    // The digest is the same in every process and every version: the counters in the store belong
+    // to the name.
     let digest = Key::secret(text, &KeySecret::new(b"name of a policy"));
     format!("{plain}.{}", &digest.encoded()[1..13])
 }

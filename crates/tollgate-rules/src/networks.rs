@@ -18,8 +18,9 @@ impl ClientNetworks {
         self.0.verdict(address)
     }
 
-    /// Returns what becomes of a request with these descriptors. A value that is no address, such as a network, is skipped.
-    /// Of several addresses, a denied one decides, and then an allowed one.
+    /// Returns what becomes of a request with these descriptors. A value that is no address, such
+    /// as a network, is skipped. Of several addresses, a denied one decides, and then an allowed
+    /// one.
     pub(crate) fn verdict_of(&self, descriptors: &[Descriptor<'_>]) -> NetworkVerdict {
         let entries = descriptors
             .iter()

@@ -28,8 +28,8 @@ impl Pattern {
 
     /// Returns whether the pattern matches the whole text.
     ///
-    /// Each middle part is found at its first place after the one before it. That is enough, because a later place only
-    /// leaves less room for the others.
+    /// Each middle part is found at its first place after the one before it. That is enough,
+    /// because a later place only leaves less room for the others.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         let [first, middle @ .., last] = &*self.parts else {
             return false;
@@ -90,7 +90,8 @@ impl PatternList {
     }
 }
 
-/// Groups patterns by their prefix. A lookup hashes the text once for each length that a prefix has.
+/// Groups patterns by their prefix. A lookup hashes the text once for each length that a prefix
+/// has.
 #[derive(Debug)]
 struct PrefixIndex {
     /// The lengths of all prefixes, shortest first.

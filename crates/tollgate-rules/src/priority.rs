@@ -8,13 +8,15 @@ use crate::{Descriptor, DescriptorEntry, pattern::Pattern, rule::Origin};
 
 /// A class of requests with its [`Priority`]: an element of the field `priorities` of a file.
 ///
-/// A request belongs to the first class, in the order of the file, for which one of its descriptors has an entry with
-/// the `key` of the class. If the class has a `value`, the entry must match it. `*` stands for any characters, as in a
-/// descriptor. A class without a `key` is the last, and takes all other requests. A request that belongs to no class
-/// has the priority of its layer, or else [`CRITICAL`](Priority::CRITICAL), as without `priorities`.
+/// A request belongs to the first class, in the order of the file, for which one of its descriptors
+/// has an entry with the `key` of the class. If the class has a `value`, the entry must match it.
+/// `*` stands for any characters, as in a descriptor. A class without a `key` is the last, and
+/// takes all other requests. A request that belongs to no class has the priority of its layer, or
+/// else [`CRITICAL`](Priority::CRITICAL), as without `priorities`.
 ///
-/// All classes spend from the same counters, on all replicas. A request is denied when it would use more of any of its
-/// limits than the `ceiling` of its class. The units above the ceiling are left for requests of a higher class.
+/// All classes spend from the same counters, on all replicas. A request is denied when it would use
+/// more of any of its limits than the `ceiling` of its class. The units above the ceiling are left
+/// for requests of a higher class.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -64,7 +66,8 @@ impl PriorityClass {
         self.priority
     }
 
-    /// Returns whether a request with these descriptors belongs to the class, if it belongs to none before.
+    /// Returns whether a request with these descriptors belongs to the class, if it belongs to none
+    /// before.
     pub(crate) fn has(&self, descriptors: &[Descriptor<'_>]) -> bool {
         let Some(selector) = &self.selector else {
             return true;
@@ -133,8 +136,8 @@ impl EntryValue {
         }
     }
 
-    /// Returns whether it matches a value, or all that the pattern `text` matches: a star of the text is then matched by a
-    /// star.
+    /// Returns whether it matches a value, or all that the pattern `text` matches: a star of the
+    /// text is then matched by a star.
     fn covers(&self, text: &str) -> bool {
         match self {
             Self::Any => true,

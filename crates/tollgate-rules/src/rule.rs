@@ -32,8 +32,8 @@ pub type RuleMetadata = serde_json::Map<String, serde_json::Value>;
 pub enum Limit {
     /// Every request passes, and nothing is counted.
     Unlimited,
-    /// Every request is denied, and nothing is counted, because the amount is 0: `requests_per_unit: 0` or `quota:
-    /// 0/min`.
+    /// Every request is denied, and nothing is counted, because the amount is 0:
+    /// `requests_per_unit: 0` or `quota: 0/min`.
     Blocked {
         /// The period of that quota.
         period: Duration,
@@ -43,8 +43,9 @@ pub enum Limit {
 }
 
 impl fmt::Display for Limit {
-    /// Writes the quotas as in `100/min and 5/s`, a window of the calendar as in `10000/month in Europe/Berlin`, and a
-    /// leased quota as in `1000/s leased`. Ends in `unranked` for a quota that no priority ranks.
+    /// Writes the quotas as in `100/min and 5/s`, a window of the calendar as in
+    /// `10000/month in Europe/Berlin`, and a leased quota as in `1000/s leased`. Ends in `unranked`
+    /// for a quota that no priority ranks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -57,8 +58,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Returns the text of the quota of a policy. The period of a window of the calendar is its unit, because its length
-/// varies.
+/// Returns the text of the quota of a policy. The period of a window of the calendar is its unit,
+/// because its length varies.
 fn quota_text(policy: &Policy) -> String {
     let algorithm = policy.algorithm().to_string();
     let calendar = algorithm
@@ -157,7 +158,8 @@ impl Rule {
         }
     }
 
-    /// Returns the amount and the period of the first policy: 0 units for a blocked rule, `None` for an unlimited one.
+    /// Returns the amount and the period of the first policy: 0 units for a blocked rule, `None`
+    /// for an unlimited one.
     #[must_use]
     pub fn amount(&self) -> Option<(u64, Duration)> {
         match &self.limit {
@@ -170,8 +172,8 @@ impl Rule {
         }
     }
 
-    /// Returns the length of the window as a [`Unit`]. `None` when no unit has this length, or when the rule is
-    /// unlimited.
+    /// Returns the length of the window as a [`Unit`]. `None` when no unit has this length, or when
+    /// the rule is unlimited.
     #[must_use]
     pub fn unit(&self) -> Option<Unit> {
         self.amount()
@@ -195,14 +197,15 @@ impl Rule {
         self.enforced_percent() == 0
     }
 
-    /// Returns the percentage of the keys for which the limit is [enforced](Enforcement): 0 in shadow mode, and 100 without
-    /// the field `enforce`.
+    /// Returns the percentage of the keys for which the limit is [enforced](Enforcement): 0 in
+    /// shadow mode, and 100 without the field `enforce`.
     #[must_use]
     pub fn enforced_percent(&self) -> u8 {
         self.enforcement.percent()
     }
 
-    /// Returns whether the rule is in quota mode: it denies a request only together with all other quotas of the request.
+    /// Returns whether the rule is in quota mode: it denies a request only together with all other
+    /// quotas of the request.
     #[must_use]
     pub fn is_quota(&self) -> bool {
         self.is_quota
@@ -221,9 +224,11 @@ impl Rule {
         self.metadata.as_ref()
     }
 
-    /// Returns the name of the rule in metrics: the domain, and the keys and configured values of each level.
+    /// Returns the name of the rule in metrics: the domain, and the keys and configured values of
+    /// each level.
     ///
-    /// The name holds no value of a request, unlike [`Match::metric_name`](crate::Match::metric_name).
+    /// The name holds no value of a request, unlike
+    /// [`Match::metric_name`](crate::Match::metric_name).
     #[must_use]
     pub fn metric_name(&self) -> &str {
         &self.metric
@@ -237,8 +242,8 @@ impl Rule {
             .and_then(|origin| origin.file.as_deref())
     }
 
-    /// Returns the line of the rule in its file, from 1. `None` for a limit that the request brought along
-    /// ([`LimitOverride`]).
+    /// Returns the line of the rule in its file, from 1. `None` for a limit that the request
+    /// brought along ([`LimitOverride`]).
     #[must_use]
     pub fn line(&self) -> Option<u32> {
         self.origin.as_ref().map(|origin| origin.line)

@@ -2,9 +2,9 @@ use std::{fmt, str::FromStr, time::Duration};
 
 /// The length of a window: the field `unit` of a limit.
 ///
-/// A month has 30 days and a year 365 days, as in Envoy's rate limit service. Windows start at multiples of their
-/// length since the Unix epoch. With the field `time_zone`, windows are days, weeks, months and years of the calendar
-/// instead.
+/// A month has 30 days and a year 365 days, as in Envoy's rate limit service. Windows start at
+/// multiples of their length since the Unix epoch. With the field `time_zone`, windows are days,
+/// weeks, months and years of the calendar instead.
 ///
 /// ```
 /// use std::time::Duration;

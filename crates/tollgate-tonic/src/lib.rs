@@ -1,8 +1,9 @@
 //! Limits the rate of calls to tonic servers, and denies calls with a status that every gRPC client
 //! understands.
 //!
-//! **Start with the guides** of [`tollgate`](tollgate::guide), about algorithms, outages and production, and of
-//! [`tollgate_tower`](tollgate_tower::guide), about keys, several limits, and types to write down.
+//! **Start with the guides** of [`tollgate`](tollgate::guide), about algorithms, outages and
+//! production, and of [`tollgate_tower`](tollgate_tower::guide), about keys, several limits, and
+//! types to write down.
 //!
 //! This crate is the middleware of [`tollgate_tower`] with a gRPC [responder](GrpcStatus) and gRPC
 //! [key extractors](key). A denied call ends with the status `RESOURCE_EXHAUSTED`. The status
@@ -40,17 +41,17 @@
 //! | decide in a handler, after the message was read | [`Limiter::check`](tollgate::Limiter::check), then [`status`] |
 //! | limit where only an interceptor fits | [`RateLimitInterceptor`], which lists its restrictions |
 //!
-//! An interceptor that denies calls needs a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside it. Otherwise the
-//! server may close the connection of a client after many denied calls: [`RateLimitInterceptor`] explains why. The
-//! [`layer`] of this crate needs none.
+//! An interceptor that denies calls needs a [`DrainLayer`](tollgate_tower::drain::DrainLayer)
+//! outside it. Otherwise the server may close the connection of a client after many denied calls:
+//! [`RateLimitInterceptor`] explains why. The [`layer`] of this crate needs none.
 //!
 //! A stream costs one unit when the client opens it. [`messages`] adds a charge for each message.
 //!
 //! # Test a service
 //!
 //! The feature `test-util` adds a store with fixed answers, and a store that fails on command. The
-//! [guide](tollgate_tower::guide::testing_your_service) shows both. A test passes the address of the client as an
-//! extension of the request:
+//! [guide](tollgate_tower::guide::testing_your_service) shows both. A test passes the address of
+//! the client as an extension of the request:
 //!
 //! ```
 //! use std::{convert::Infallible, net::SocketAddr, time::Duration};
@@ -82,8 +83,9 @@
 //!
 //! With the feature `metrics`, the counters of the middleware have the labels `rpc_service` and
 //! `rpc_method`. Only names from a fixed list become labels: the names that have a limiter in
-//! [`MethodLimiters`], or the names given to [`metric_labels`]. All other names are counted as `other`, so a client
-//! cannot create labels. The log line of a denied call has the fields `rpc.service` and `rpc.method`.
+//! [`MethodLimiters`], or the names given to [`metric_labels`]. All other names are counted as
+//! `other`, so a client cannot create labels. The log line of a denied call has the fields
+//! `rpc.service` and `rpc.method`.
 //!
 //! # Features
 //!
@@ -127,9 +129,9 @@ pub use tollgate_tower::test_util;
 
 /// Returns a layer that limits gRPC calls, with the default options.
 ///
-/// `limits` is a [`Limiter`](tollgate::Limiter), a table of [`MethodLimiters`], or any other [`LimiterSource`]: limits
-/// that change while the server runs, or the limits of tenants. `key` finds the key of a call: calls with the same key
-/// share a quota.
+/// `limits` is a [`Limiter`](tollgate::Limiter), a table of [`MethodLimiters`], or any other
+/// [`LimiterSource`]: limits that change while the server runs, or the limits of tenants. `key`
+/// finds the key of a call: calls with the same key share a quota.
 ///
 /// A request that is not a gRPC call is limited too. Its rejection is an HTTP status with an empty
 /// body. [`builder`] sets options.
@@ -168,9 +170,10 @@ pub fn layer<K: KeyExtractor>(
 
 /// Returns a builder of a layer that limits gRPC calls, to set options.
 ///
-/// The arguments are the same as for [`layer`]. Unlike the HTTP middleware, the layer by default does not send the
-/// remaining quota in the response metadata: [`header_format`](RateLimitBuilder::header_format) turns it on. A denied
-/// gRPC call by default has no `retry-after`: [`GrpcStatus::retry_after`] turns it on.
+/// The arguments are the same as for [`layer`]. Unlike the HTTP middleware, the layer by default
+/// does not send the remaining quota in the response metadata:
+/// [`header_format`](RateLimitBuilder::header_format) turns it on. A denied gRPC call by default
+/// has no `retry-after`: [`GrpcStatus::retry_after`] turns it on.
 ///
 /// ```
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};

@@ -9,14 +9,15 @@ use crate::{
 
 /// A table that gives methods and services limiters of their own.
 ///
-/// A call is limited by the limiter of its method. If the method has none, the limiter of its service applies, and
-/// otherwise the limiter given to [`new`](Self::new).
+/// A call is limited by the limiter of its method. If the method has none, the limiter of its
+/// service applies, and otherwise the limiter given to [`new`](Self::new).
 ///
 /// Each limiter may be any [`LimiterSource`]: a [`Limiter`](tollgate::Limiter), a
-/// [`LimiterHandle`](tollgate::LimiterHandle) whose policies change while the server runs, or the limits of tenants.
+/// [`LimiterHandle`](tollgate::LimiterHandle) whose policies change while the server runs, or the
+/// limits of tenants.
 ///
-/// **Give each policy a name of its own.** Two limiters on one store share a counter when their policies have the same
-/// name.
+/// **Give each policy a name of its own.** Two limiters on one store share a counter when their
+/// policies have the same name.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -69,7 +70,8 @@ impl MethodLimiters {
         self.add(checked_service(service.into()), Some(limiter.into()))
     }
 
-    /// Exempts a method (`/package.Service/Method`) or a service (`package.Service`) from every limit.
+    /// Exempts a method (`/package.Service/Method`) or a service (`package.Service`) from every
+    /// limit.
     ///
     /// # Panics
     ///

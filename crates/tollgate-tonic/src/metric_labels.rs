@@ -10,8 +10,8 @@ use crate::path::{checked_service, service_and_method};
 /// call any path, so only these names become labels. A method that is not in the list is labelled
 /// `other`, and so is a service of which the list has no name.
 ///
-/// Use this function for a layer with a single limiter. [`MethodLimiters`](crate::MethodLimiters) sets the labels
-/// itself, for the names in its table that have a limiter.
+/// Use this function for a layer with a single limiter. [`MethodLimiters`](crate::MethodLimiters)
+/// sets the labels itself, for the names in its table that have a limiter.
 ///
 /// # Panics
 ///

@@ -17,7 +17,8 @@ pub(crate) enum Protocol {
 const GRPC: &[u8] = b"application/grpc";
 
 impl Protocol {
-    /// Returns the protocol of a request with these headers; `None` when the request is not a gRPC call.
+    /// Returns the protocol of a request with these headers; `None` when the request is not a gRPC
+    /// call.
     pub(crate) fn detect(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(header::CONTENT_TYPE)?.as_bytes();
         let (start, rest) = value.split_at_checked(GRPC.len())?;

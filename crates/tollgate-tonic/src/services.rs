@@ -8,8 +8,9 @@ use crate::path::{checked_service, service_and_method};
 
 /// Returns a predicate that selects the calls of the named services.
 ///
-/// Pass the predicate for example to [`exempt`](tollgate_tower::RateLimitBuilder::exempt). Name a service by
-/// its full name: `helloworld.Greeter`. The code that tonic generates has the name in the constant `SERVICE_NAME`.
+/// Pass the predicate for example to [`exempt`](tollgate_tower::RateLimitBuilder::exempt). Name a
+/// service by its full name: `helloworld.Greeter`. The code that tonic generates has the name in
+/// the constant `SERVICE_NAME`.
 ///
 /// # Panics
 ///
@@ -40,7 +41,8 @@ pub fn services<N: Into<String>>(
 
 /// Returns a predicate that selects the calls of the health service and of the reflection services.
 ///
-/// Load balancers and tools make such calls. Without an exemption they use up the quota of their key.
+/// Load balancers and tools make such calls. Without an exemption they use up the quota of their
+/// key.
 ///
 /// ```
 /// use http::Request;

@@ -15,7 +15,8 @@ use tollgate::{Algorithm, Cost, Costs, Decision, Key, Limiter, Policy, PolicySet
 
 /// Describes how an admitted request ended.
 ///
-/// The closure of [`RateLimitBuilder::final_cost`](crate::RateLimitBuilder::final_cost) receives it.
+/// The closure of [`RateLimitBuilder::final_cost`](crate::RateLimitBuilder::final_cost) receives
+/// it.
 ///
 /// ```
 /// use http::StatusCode;
@@ -33,7 +34,8 @@ pub enum Outcome<'a> {
     Failed,
     /// The service panicked.
     Panicked,
-    /// The request was dropped before the service returned a response. Most often the client has disconnected.
+    /// The request was dropped before the service returned a response. Most often the client has
+    /// disconnected.
     Cancelled,
 }
 
@@ -124,7 +126,8 @@ impl CostOfOutcome {
         }
     }
 
-    /// Returns what the final cost leaves of the charge for each policy. `None` when nothing is left.
+    /// Returns what the final cost leaves of the charge for each policy. `None` when nothing is
+    /// left.
     fn surplus(&self, decision: &Decision, outcome: Outcome<'_>) -> Option<Costs> {
         let last = match self {
             Self::One(final_cost) => Costs::new(final_cost(outcome, decision.cost())),
@@ -161,7 +164,8 @@ pub(crate) struct Charge {
     due: Option<Due>,
     /// `None` once the charge is settled.
     final_cost: Option<FinalCost>,
-    /// Is true while the service runs. A charge that is dropped meanwhile belongs to a service that has panicked.
+    /// Is true while the service runs. A charge that is dropped meanwhile belongs to a service that
+    /// has panicked.
     pub(crate) is_running: bool,
 }
 
@@ -194,8 +198,8 @@ impl Charged {
         });
     }
 
-    /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is charged yet. Returns
-    /// whether it refunds.
+    /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is
+    /// charged yet. Returns whether it refunds.
     fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<&Due>) -> bool {
         let is_refunded = self.settle_cost(&final_cost.cost, outcome, due);
         if final_cost.is_cleared(outcome) {
@@ -280,7 +284,8 @@ fn clear_lockouts(limiter: &Limiter, key: &Key) {
     });
 }
 
-/// Charges `costs` in the background. A denial means that other requests have spent the quota meanwhile.
+/// Charges `costs` in the background. A denial means that other requests have spent the quota
+/// meanwhile.
 fn charge(limiter: &Limiter, key: &Key, costs: Costs) {
     let is_in_process = limiter.is_in_process();
     let (limiter, key) = (limiter.clone(), key.clone());
@@ -298,7 +303,8 @@ pub(crate) fn in_background(is_in_process: bool, call: impl Future<Output = ()> 
         // A store in the process finishes at the first poll, so there is no task to spawn.
         let _ = pin!(call).poll(&mut context);
     } else if let Ok(runtime) = Handle::try_current() {
-        // Polled at once, so that the store receives the call before any later check of this process.
+        // Polled at once, so that the store receives the call before any later check of this
+        // process.
         let mut call = Box::pin(call);
         if call.as_mut().poll(&mut context).is_pending() {
             runtime.spawn(call);

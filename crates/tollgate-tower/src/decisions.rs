@@ -5,10 +5,11 @@ use tollgate::{Decision, limiter::PolicyState};
 
 /// Lists the decisions of all layers around a service, the outermost first.
 ///
-/// A layer with [`expose_decisions`](crate::RateLimitBuilder::expose_decisions) inserts the list into the extensions of
-/// the request, for the service, and into those of the response, for outer layers such as an access log. With the
-/// feature `axum` it is also an extractor. Without a list, for example when the request is exempt, the extractor
-/// answers 500, and `Option<Decisions>` is `None`.
+/// A layer with [`expose_decisions`](crate::RateLimitBuilder::expose_decisions) inserts the list
+/// into the extensions of the request, for the service, and into those of the response, for outer
+/// layers such as an access log. With the feature `axum` it is also an extractor. Without a list,
+/// for example when the request is exempt, the extractor answers 500, and `Option<Decisions>` is
+/// `None`.
 ///
 /// ```
 /// use axum::{Router, body::{Body, to_bytes}, routing::get};
@@ -59,8 +60,8 @@ impl Decisions {
         decisions
     }
 
-    /// Inserts the decisions into the extensions of a response, unless an inner layer has done so: its list contains
-    /// these decisions too.
+    /// Inserts the decisions into the extensions of a response, unless an inner layer has done so:
+    /// its list contains these decisions too.
     pub(crate) fn insert_into(self, extensions: &mut Extensions) {
         if extensions.get::<Self>().is_none() {
             extensions.insert(self);

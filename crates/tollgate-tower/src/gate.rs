@@ -1,8 +1,9 @@
 //! The skeleton of the layers that admit or reject requests.
 //!
-//! Such a layer decides on the head of a request, lets it wait where the decision takes time, calls the service, and completes
-//! the response. [`Gated`] does this for all of them, and [`Gate`] is what a layer adds. A layer is a handle to what its
-//! clones share, so that the service keeps one beside the inner service.
+//! Such a layer decides on the head of a request, lets it wait where the decision takes time, calls
+//! the service, and completes the response. [`Gated`] does this for all of them, and [`Gate`] is
+//! what a layer adds. A layer is a handle to what its clones share, so that the service keeps one
+//! beside the inner service.
 
 use std::{
     fmt,
@@ -49,12 +50,12 @@ pub trait Gate<S: Service<Request<B>>, B>: Clone {
         cx: &mut Context<'_>,
     ) -> Poll<Verdict<Self::Pass, Self::Wait, S::Response>>;
 
-    /// Takes the service that is ready, for a request that waits: see [`take_ready`]. A gate whose requests never wait need
-    /// not clone the service.
+    /// Takes the service that is ready, for a request that waits: see [`take_ready`]. A gate whose
+    /// requests never wait need not clone the service.
     fn hold(service: &mut S, wait: &Self::Wait) -> S;
 
-    /// Notes whether the service runs now. When it panics, the pass is dropped after `true`, and so knows of the panic
-    /// wherever it is caught.
+    /// Notes whether the service runs now. When it panics, the pass is dropped after `true`, and so
+    /// knows of the panic wherever it is caught.
     fn set_running(_pass: &mut Self::Pass, _is_running: bool) {}
 
     /// Returns a rejection once the request must not go on. The service is dropped then.
@@ -88,11 +89,12 @@ pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
 
 /// A service with a layer `L` of this crate around it.
 ///
-/// Errors of the compiler name it: `Gated<S, RateLimitLayer<K, R>>` is the inner service `S` behind that layer. It is a
-/// service when `S` is a `Clone` one for `http` requests, and when the responder of the layer can build the bodies of `S`.
+/// Errors of the compiler name it: `Gated<S, RateLimitLayer<K, R>>` is the inner service `S` behind
+/// that layer. It is a service when `S` is a `Clone` one for `http` requests, and when the
+/// responder of the layer can build the bodies of `S`.
 ///
-/// Each layer has an alias for its service, such as [`RateLimit`](crate::RateLimit). `poll_ready` forwards to the inner
-/// service and spends nothing: the layer decides when the request arrives.
+/// Each layer has an alias for its service, such as [`RateLimit`](crate::RateLimit). `poll_ready`
+/// forwards to the inner service and spends nothing: the layer decides when the request arrives.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -184,14 +186,16 @@ impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Gated<S, L> {
     }
 }
 
-// Written by hand, because a named future needs no box: a decision in the process allocates nothing here.
+// Written by hand, because a named future needs no box: a decision in the process allocates nothing
+// here.
 pin_project! {
     /// Resolves to the response of the inner service of a [`Gated`] service, or to a rejection.
     ///
-    /// A limiter in the process decides before this future exists. Polling the future checks a remote store, fetches
-    /// limits, and waits for permits. Dropping it cancels the request: the request leaves its queue, and gives its
-    /// permit or its slot back. Its charge is not refunded, unless the layer sets a
-    /// [final cost](crate::RateLimitBuilder::final_cost) or [reserves](crate::RateLimitBuilder::reserve).
+    /// A limiter in the process decides before this future exists. Polling the future checks a
+    /// remote store, fetches limits, and waits for permits. Dropping it cancels the request: the
+    /// request leaves its queue, and gives its permit or its slot back. Its charge is not refunded,
+    /// unless the layer sets a [final cost](crate::RateLimitBuilder::final_cost) or
+    /// [reserves](crate::RateLimitBuilder::reserve).
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, L, B>
     where
@@ -221,13 +225,15 @@ struct WaitingRequest<S, W, B> {
     wait: W,
     /// The service that was ready when the request arrived.
     ready: S,
-    /// The head of the request. Head and body stay apart until the service is called, because joining them copies both.
+    /// The head of the request. Head and body stay apart until the service is called, because
+    /// joining them copies both.
     parts: Parts,
     body: B,
 }
 
 impl<S: Service<Request<B>>, L: Gate<S, B>, B> State<S, L, B> {
-    // Inlined by force: the future is built where the caller needs it, instead of being copied there.
+    // Inlined by force: the future is built where the caller needs it, instead of being copied
+    // there.
     #[inline(always)]
     fn calling(service: &mut S, request: Request<B>, mut pass: L::Pass) -> Self {
         L::set_running(&mut pass, true);
@@ -316,7 +322,8 @@ impl<S: Service<Request<B>>, L: Gate<S, B>, B> fmt::Debug for ResponseFuture<S, 
     }
 }
 
-/// Reads something from the head of a request. Boxed, so that the closure does not appear in the type of the layer.
+/// Reads something from the head of a request. Boxed, so that the closure does not appear in the
+/// type of the layer.
 pub(crate) type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
 
 /// Stores the options that all gates have.
@@ -382,7 +389,8 @@ impl<R> GateOptions<R> {
         }
     }
 
-    /// Logs that no request has a key, and what follows. The mistake is the same for every request, so it is logged once.
+    /// Logs that no request has a key, and what follows. The mistake is the same for every request,
+    /// so it is logged once.
     pub(crate) fn log_misconfiguration(&self, error: &KeyError, consequence: &str) {
         let is_misconfigured = error.kind() == KeyErrorKind::Misconfigured;
         if is_misconfigured

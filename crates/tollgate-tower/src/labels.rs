@@ -34,8 +34,8 @@ const OTHER: &str = "other";
 impl MetricLabels {
     /// Creates labels with these names, and with each list of values that they can have.
     ///
-    /// `find` returns the index in `values` that applies to a request. When it returns `None`, or an
-    /// index beyond the end, each label of the request has the value `other`.
+    /// `find` returns the index in `values` that applies to a request. When it returns `None`, or
+    /// an index beyond the end, each label of the request has the value `other`.
     pub fn new<const N: usize, V: Into<String>>(
         names: [&'static str; N],
         values: impl IntoIterator<Item = [V; N]>,

@@ -1,12 +1,13 @@
 //! Limits requests as Tower middleware.
 //!
-//! **Start with the [guide]**: keys, proxies and clients that lie, several limits, outgoing calls, tests of your
-//! service, the types of layers. The [guide of `tollgate`](tollgate::guide) is about algorithms, outages and
-//! production.
+//! **Start with the [guide]**: keys, proxies and clients that lie, several limits, outgoing calls,
+//! tests of your service, the types of layers. The [guide of `tollgate`](tollgate::guide) is about
+//! algorithms, outages and production.
 //!
-//! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service. When the quota is
-//! spent, the layer responds with 429, `Retry-After`, the rate limit headers and a problem document, and the service is
-//! not called. A [key extractor](key) finds the key of a request. Requests with the same key share a quota.
+//! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service.
+//! When the quota is spent, the layer responds with 429, `Retry-After`, the rate limit headers and
+//! a problem document, and the service is not called. A [key extractor](key) finds the key of a
+//! request. Requests with the same key share a quota.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -49,36 +50,39 @@
 //!
 //! # Stacked layers
 //!
-//! Put policies for the same key into one limiter: it charges all of them or none. For different keys, put one layer
-//! around the other. The [guide](guide::layers) describes the order, the headers of the response, and the mistakes that
-//! the layers log.
+//! Put policies for the same key into one limiter: it charges all of them or none. For different
+//! keys, put one layer around the other. The [guide](guide::layers) describes the order, the
+//! headers of the response, and the mistakes that the layers log.
 //!
 //! # Keys in the body
 //!
-//! A layer sees only the head of a request. When the key is in the body, such as a user name in JSON, the handler
-//! checks a [`HandlerLimiter`]. Its rejections and headers are the same as from a layer.
+//! A layer sees only the head of a request. When the key is in the body, such as a user name in
+//! JSON, the handler checks a [`HandlerLimiter`]. Its rejections and headers are the same as from a
+//! layer.
 //!
-//! A handler that rejects a request before it has read the body needs a [`DrainLayer`](drain::DrainLayer) around it.
+//! A handler that rejects a request before it has read the body needs a
+//! [`DrainLayer`](drain::DrainLayer) around it.
 //!
 //! # A caller's own state
 //!
-//! A [`StateService`] reports to a caller how much of its quotas is left, as JSON. It uses the limiters and the key
-//! extractor of a layer.
+//! A [`StateService`] reports to a caller how much of its quotas is left, as JSON. It uses the
+//! limiters and the key extractor of a layer.
 //!
 //! # Costs that are known later
 //!
-//! [`RateLimitBuilder::reserve`] charges an estimate. When the response body ends, the layer charges what the service
-//! has counted instead: see the module [`reservation`].
+//! [`RateLimitBuilder::reserve`] charges an estimate. When the response body ends, the layer
+//! charges what the service has counted instead: see the module [`reservation`].
 //!
 //! # Requests at the same time
 //!
-//! A [`ConcurrencyLayer`] limits how many requests of a key are in flight, over all replicas: see the module
-//! [`concurrency`]. An [adaptive] limiter bounds the requests in flight in one process, by the latency of the service.
+//! A [`ConcurrencyLayer`] limits how many requests of a key are in flight, over all replicas: see
+//! the module [`concurrency`]. An [adaptive] limiter bounds the requests in flight in one process,
+//! by the latency of the service.
 //!
 //! # Logs and metrics
 //!
-//! Denials are logged at `debug`. The limiter logs outages at `warn`. No log line contains the key. With
-//! the feature `metrics` the layer records:
+//! Denials are logged at `debug`. The limiter logs outages at `warn`. No log line contains the key.
+//! With the feature `metrics` the layer records:
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
@@ -91,10 +95,11 @@
 //! | `tollgate_adaptive_in_flight` | `limiter` | greatest number of requests in flight in its last window |
 //! | `tollgate_adaptive_latency_seconds` | `limiter` | mean latency of its last window |
 //!
-//! The feature also enables the [metrics of the limiters](tollgate#metrics): checks of layers and of all other callers,
-//! durations, outages and errors, by the name of the limiter. Install the recorder before the first request. No label
-//! value comes from a request. [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the
-//! first two metrics.
+//! The feature also enables the [metrics of the limiters](tollgate#metrics): checks of layers and
+//! of all other callers, durations, outages and errors, by the name of the limiter. Install the
+//! recorder before the first request. No label value comes from a request.
+//! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first
+//! two metrics.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -121,7 +126,8 @@ mod rpc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-/// The service and the future of all layers that admit or reject requests, and the future of a [`StateService`].
+/// The service and the future of all layers that admit or reject requests, and the future of a
+/// [`StateService`].
 pub mod future {
     pub use crate::{
         gate::{Gated, ResponseFuture},

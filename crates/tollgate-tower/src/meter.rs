@@ -12,17 +12,17 @@ use tollgate::{Cost, Costs, Policy, PolicySet};
 
 /// Counts the units that a request costs, while the service works on it.
 ///
-/// The cost of some work is known only when the work is done: the tokens of a language model, the bytes of an export.
-/// The handler adds them to the meter as it writes the response. Clones share the counts, so the stream of the response
-/// body can own a clone.
+/// The cost of some work is known only when the work is done: the tokens of a language model, the
+/// bytes of an export. The handler adds them to the meter as it writes the response. Clones share
+/// the counts, so the stream of the response body can own a clone.
 ///
-/// A layer that [reserves](crate::RateLimitBuilder::reserve) inserts a meter into the extensions of each request that
-/// it admits. The meter of an exempt request has a counter for every name, and counts nothing. With the feature `axum`
-/// a meter is also an extractor. Without such a layer, the extractor logs the mistake once at `error`, and returns a
-/// meter that counts nothing.
+/// A layer that [reserves](crate::RateLimitBuilder::reserve) inserts a meter into the extensions of
+/// each request that it admits. The meter of an exempt request has a counter for every name, and
+/// counts nothing. With the feature `axum` a meter is also an extractor. Without such a layer, the
+/// extractor logs the mistake once at `error`, and returns a meter that counts nothing.
 ///
-/// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at `u64::MAX - 1` instead of
-/// overflowing.
+/// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at
+/// `u64::MAX - 1` instead of overflowing.
 ///
 /// ```
 /// use tollgate::{Cost, Costs, Policy, PolicySet, Quota};
@@ -141,13 +141,15 @@ impl Meter {
         self.0.set(units);
     }
 
-    /// Returns the count for all policies that have no count of their own. `None` when nothing was counted.
+    /// Returns the count for all policies that have no count of their own. `None` when nothing was
+    /// counted.
     #[must_use]
     pub fn get(&self) -> Option<u64> {
         self.0.get()
     }
 
-    /// Returns the counter of the policy with this name. `None` when the set of the meter has no such policy.
+    /// Returns the counter of the policy with this name. `None` when the set of the meter has no
+    /// such policy.
     ///
     /// Keep the counter when you add many small amounts: it does not search for the name again.
     #[must_use]
@@ -162,8 +164,8 @@ impl Meter {
         })
     }
 
-    /// Returns the units that were counted for the policy with this name: its own count, or the count for all policies.
-    /// `None` when nothing was counted for it.
+    /// Returns the units that were counted for the policy with this name: its own count, or the
+    /// count for all policies. `None` when nothing was counted for it.
     #[must_use]
     pub fn counted(&self, policy: &str) -> Option<u64> {
         self.counter(policy)
@@ -180,7 +182,8 @@ impl Meter {
             .is_some_and(|counts| counts.each.iter().any(|count| count.get().is_some()))
     }
 
-    /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was counted.
+    /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was
+    /// counted.
     #[must_use]
     pub fn costs(&self, estimate: Costs) -> Costs {
         let Some(policies) = self
@@ -259,8 +262,8 @@ impl fmt::Debug for Counter {
 impl<S: Sync> axum::extract::FromRequestParts<S> for Meter {
     type Rejection = std::convert::Infallible;
 
-    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve). Without such a layer,
-    /// logs the mistake once and returns a meter that counts nothing.
+    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve).
+    /// Without such a layer, logs the mistake once and returns a meter that counts nothing.
     async fn from_request_parts(
         parts: &mut http::request::Parts,
         _: &S,

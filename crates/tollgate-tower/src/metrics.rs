@@ -1,6 +1,6 @@
-//! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from configuration, never
-//! from a request. The limiter counts checks, outages and durations itself; the layer adds what only it knows: its labels,
-//! shadow mode, rejections and waiting requests.
+//! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from
+//! configuration, never from a request. The limiter counts checks, outages and durations itself;
+//! the layer adds what only it knows: its labels, shadow mode, rejections and waiting requests.
 
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{
@@ -48,8 +48,9 @@ mod on {
 
     use crate::labels::MetricLabels;
 
-    /// Stores the series of the policies with some names, one entry for each list of label values. An entry is registered
-    /// with its first decision, so that later decisions need no look-up. Clones share the series.
+    /// Stores the series of the policies with some names, one entry for each list of label values.
+    /// An entry is registered with its first decision, so that later decisions need no look-up.
+    /// Clones share the series.
     #[derive(Clone)]
     pub(crate) struct LimitMetrics {
         series: Arc<[OnceLock<Series>]>,
@@ -57,7 +58,8 @@ mod on {
         is_other: bool,
     }
 
-    /// Shares the series of limiters that are looked up between those whose policies have the same names.
+    /// Shares the series of limiters that are looked up between those whose policies have the same
+    /// names.
     ///
     /// The names may be those of tenants. They are label values, so their number is bounded.
     #[derive(Default)]
@@ -228,7 +230,8 @@ mod on {
         gauge!("tollgate_waiting").increment(change);
     }
 
-    /// Stores the series of an adaptive limiter. They are registered with the first window, when the recorder is there.
+    /// Stores the series of an adaptive limiter. They are registered with the first window, when
+    /// the recorder is there.
     pub(crate) struct AdaptiveMetrics {
         name: String,
         gauges: OnceLock<[Gauge; 3]>,

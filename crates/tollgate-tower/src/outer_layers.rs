@@ -1,5 +1,5 @@
-//! Shares what the layers around one service know of each other: the keys that outer layers have charged, and the longest wait for
-//! one of them.
+//! Shares what the layers around one service know of each other: the keys that outer layers have
+//! charged, and the longest wait for one of them.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
@@ -9,7 +9,8 @@ use std::{
 use http::{Extensions, request::Parts};
 use tollgate::{Decision, Key, Policy, PolicySet};
 
-/// Inspects the first requests of a layer. Two layers that count one request twice do so for every request.
+/// Inspects the first requests of a layer. Two layers that count one request twice do so for every
+/// request.
 #[derive(Debug, Default)]
 pub(crate) struct DoubleCountDetector {
     inspected: AtomicU32,
@@ -17,7 +18,8 @@ pub(crate) struct DoubleCountDetector {
     has_logged_name: AtomicBool,
 }
 
-/// Limits the inspection to this many requests, because the extension that it needs is an allocation.
+/// Limits the inspection to this many requests, because the extension that it needs is an
+/// allocation.
 const MAX_INSPECTED: u32 = 1024;
 
 /// Lists the keys and policies that outer layers have charged for a request.
@@ -25,8 +27,9 @@ const MAX_INSPECTED: u32 = 1024;
 struct Charged(Vec<(Key, PolicySet)>);
 
 impl DoubleCountDetector {
-    /// Logs an error, once, when an outer layer has charged one of these policies for the same key, and a warning when it
-    /// has charged a policy of the same name for another key. Returns whether the request is the first of the layer.
+    /// Logs an error, once, when an outer layer has charged one of these policies for the same key,
+    /// and a warning when it has charged a policy of the same name for another key. Returns whether
+    /// the request is the first of the layer.
     pub(crate) fn inspect(&self, parts: &mut Parts, key: &Key, policies: &PolicySet) -> bool {
         if self.inspected.load(Ordering::Relaxed) >= MAX_INSPECTED {
             return false;
@@ -77,8 +80,9 @@ fn branch_of<'a>(policy: &Policy, key: &'a Key) -> Option<&'a Key> {
     key.branches().get(usize::from(policy.branch()) - 1)
 }
 
-/// Stores the longest wait of the layers that have admitted a request and have no unit left. It is an extension of the
-/// request. A layer further inside that denies the request reports this wait to the client where it is the longest.
+/// Stores the longest wait of the layers that have admitted a request and have no unit left. It is
+/// an extension of the request. A layer further inside that denies the request reports this wait to
+/// the client where it is the longest.
 #[derive(Clone)]
 pub(crate) struct OuterWait {
     wait: Duration,
@@ -93,7 +97,8 @@ impl OuterWait {
         extensions.get()
     }
 
-    /// Stores the wait for the spent policies of an admitted request, unless it is shorter than the stored one.
+    /// Stores the wait for the spent policies of an admitted request, unless it is shorter than the
+    /// stored one.
     #[cold]
     pub(crate) fn store(decision: &Decision, jitter: Duration, extensions: &mut Extensions) {
         let spent = decision

@@ -1,6 +1,7 @@
 //! The name of a remote procedure call, as the log shows it.
 
-/// Limits the length of each name in bytes. Clients choose the names, and the log must not grow with them.
+/// Limits the length of each name in bytes. Clients choose the names, and the log must not grow
+/// with them.
 const MAX_NAME_BYTES: usize = 128;
 
 /// Stores the names of the service and of the method that a request calls.

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 /// [`Clock::manual`] and never have to sleep. Tests that pause the time of tokio use
 /// [`Clock::tokio`].
 ///
-/// A [`RedisStore`](crate::RedisStore) uses the server's clock, which the script reads once per call. Give it a clock of
-/// the process only when the server forbids `TIME` in scripts. Replicas then disagree by as much as
-/// their clocks differ.
+/// A [`RedisStore`](crate::RedisStore) uses the server's clock, which the script reads once per
+/// call. Give it a clock of the process only when the server forbids `TIME` in scripts. Replicas
+/// then disagree by as much as their clocks differ.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -58,7 +58,8 @@ impl Clock {
     ///
     /// The clock reads the processor's time counter where that counter is reliable, which takes a
     /// third of the time of asking the system. Otherwise it reads the system's monotonic clock. The
-    /// first clock of a process calibrates the counter, which usually takes 1 ms and at most 200 ms.
+    /// first clock of a process calibrates the counter, which usually takes 1 ms and at most 200
+    /// ms.
     #[must_use]
     pub fn monotonic() -> Self {
         let epoch = SystemTime::now()
@@ -92,9 +93,10 @@ impl Clock {
 
     /// Creates a clock that starts at the system's time and follows the time of tokio, for tests.
     ///
-    /// Use it in a test that [pauses] the time of tokio: units then accrue while a caller sleeps. With
-    /// [`Clock::monotonic`], which follows the real time, a caller that waits would wake up, find that no unit has
-    /// accrued, and sleep again. Outside of tests use [`Clock::monotonic`], which is faster to read.
+    /// Use it in a test that [pauses] the time of tokio: units then accrue while a caller sleeps.
+    /// With [`Clock::monotonic`], which follows the real time, a caller that waits would wake up,
+    /// find that no unit has accrued, and sleep again. Outside of tests use [`Clock::monotonic`],
+    /// which is faster to read.
     ///
     /// [pauses]: https://docs.rs/tokio/latest/tokio/time/fn.pause.html
     ///
@@ -125,7 +127,8 @@ impl Clock {
         })
     }
 
-    /// Creates a clock that never goes back and goes on while the system sleeps. It counts from any time.
+    /// Creates a clock that never goes back and goes on while the system sleeps. It counts from any
+    /// time.
     ///
     /// Linux stops its usual clock while the system sleeps, and a lease at a server goes on.
     pub(crate) fn since_boot() -> Self {

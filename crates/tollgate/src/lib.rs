@@ -1,14 +1,17 @@
 //! Rate limits that all replicas of a service share.
 //!
-//! A [`Limiter`] checks keys against [policies](Policy) on a [`Store`]. With a [`RedisStore`] all replicas spend
-//! from the same quota, with one atomic script call per decision. With a [`MemoryStore`] the same algorithms decide
-//! inside the process. [`connect`] and [`open`] choose the store by URL. What keeps bytes elsewhere, a database or a file,
-//! becomes a store by two functions: see [`KeyValue`](store::KeyValue).
+//! A [`Limiter`] checks keys against [policies](Policy) on a [`Store`]. With a [`RedisStore`] all
+//! replicas spend from the same quota, with one atomic script call per decision. With a
+//! [`MemoryStore`] the same algorithms decide inside the process. [`connect`] and [`open`] choose
+//! the store by URL. What keeps bytes elsewhere, a database or a file, becomes a store by two
+//! functions: see [`KeyValue`](store::KeyValue).
 //!
-//! **Start with the [guide]**: whether to use this, which algorithm, several limits, waiting, outages, production.
+//! **Start with the [guide]**: whether to use this, which algorithm, several limits, waiting,
+//! outages, production.
 //!
-//! Use the `tollgate-tower` crate to limit an HTTP service, and `tollgate-tonic` to limit a gRPC server. Use this crate
-//! alone for work that is not a request: jobs, e-mails, calls to an external API.
+//! Use the `tollgate-tower` crate to limit an HTTP service, and `tollgate-tonic` to limit a gRPC
+//! server. Use this crate alone for work that is not a request: jobs, e-mails, calls to an external
+//! API.
 //!
 //! ```
 //! use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -25,23 +28,27 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Policies may [change](LimiterHandle) while checks run, and may be [fetched](tenants::TenantLimiters) for each tenant.
+//! Policies may [change](LimiterHandle) while checks run, and may be
+//! [fetched](tenants::TenantLimiters) for each tenant.
 //!
-//! A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) limits how much runs at the same time: streams, exports, jobs.
+//! A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) limits how much runs at the same time:
+//! streams, exports, jobs.
 //!
 //! Work whose cost is known later [reserves](Limiter::reserve) an estimate and
 //! [commits](reservation::Reservation::commit) the real cost.
 //!
-//! [`DeniedKeys`](limiter::DeniedKeys) shows which keys are denied most. An observer sees each denial, lockout and outage as an
-//! [event](limiter::events).
+//! [`DeniedKeys`](limiter::DeniedKeys) shows which keys are denied most. An observer sees each
+//! denial, lockout and outage as an [event](limiter::events).
 //!
-//! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
-//! decision was reached. [`Decision::into_result`] turns a denial into an error for `?`.
+//! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`]
+//! fails only when no decision was reached. [`Decision::into_result`] turns a denial into an error
+//! for `?`.
 //!
 //! # Tests
 //!
-//! To test a service without Redis and without waiting, use a [`MemoryStore`] with a [`Clock`](store::Clock) that the
-//! test moves. The feature `test-util` adds a store with fixed answers, and a store that fails on command.
+//! To test a service without Redis and without waiting, use a [`MemoryStore`] with a
+//! [`Clock`](store::Clock) that the test moves. The feature `test-util` adds a store with fixed
+//! answers, and a store that fails on command.
 //!
 //! ```
 //! use std::time::Duration;
@@ -92,9 +99,10 @@
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, every limiter counts its checks, with and without middleware. Install the recorder
-//! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the
-//! prefix of the store. No label value comes from a request.
+//! With the feature `metrics`, every limiter counts its checks, with and without middleware.
+//! Install the recorder before the first check. The label `limiter` is the
+//! [name](LimiterBuilder::name) of the limiter, `store` is the prefix of the store. No label value
+//! comes from a request.
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
@@ -147,8 +155,8 @@ mod url;
 
 /// Limits how much work runs at the same time, over all replicas.
 ///
-/// A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) hands out [`Permit`](permits::Permit)s of a
-/// [`Concurrency`](permits::Concurrency). Dropping a permit gives it back.
+/// A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) hands out [`Permit`](permits::Permit)s of
+/// a [`Concurrency`](permits::Concurrency). Dropping a permit gives it back.
 pub mod permits {
     pub use crate::{
         limiter::permits::{ConcurrencyLimiter, Lost, Permit, PermitDenied},

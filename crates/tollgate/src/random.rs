@@ -2,8 +2,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Returns 64 random bits.
 ///
-/// The keys of a [`RandomState`] stem from the operating system, and no two of a process are alike. So nobody can guess the
-/// bits, and other processes have others.
+/// The keys of a [`RandomState`] stem from the operating system, and no two of a process are alike.
+/// So nobody can guess the bits, and other processes have others.
 pub(crate) fn bits() -> u64 {
     RandomState::new().build_hasher().finish()
 }

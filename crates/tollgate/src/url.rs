@@ -5,8 +5,9 @@ use crate::RedisStore;
 use crate::{Error, MemoryStore, Store};
 /// Connects to the store that a URL names, and waits until the server answers.
 ///
-/// Use it to choose the store by one variable: Redis in production, memory on a developer's machine. Use [`open`] if
-/// the service has to start while Redis is away. The returned store is cheap to clone, and every limiter accepts it.
+/// Use it to choose the store by one variable: Redis in production, memory on a developer's
+/// machine. Use [`open`] if the service has to start while Redis is away. The returned store is
+/// cheap to clone, and every limiter accepts it.
 ///
 /// | URL | store |
 /// |---|---|
@@ -14,7 +15,8 @@ use crate::{Error, MemoryStore, Store};
 /// | `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` … | a [`RedisStore`](crate::RedisStore): see [`RedisSource`](crate::redis::RedisSource) for each form |
 ///
 /// Options of a Redis store may stand in the URL, as in `redis://127.0.0.1/?prefix=shop`: see
-/// [`RedisSource`](crate::redis::RedisSource). Give each application a prefix of its own. Other options have a builder.
+/// [`RedisSource`](crate::redis::RedisSource). Give each application a prefix of its own. Other
+/// options have a builder.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -31,8 +33,9 @@ use crate::{Error, MemoryStore, Store};
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a feature that is not
-/// enabled; the message names the feature. Any other kind when the server does not answer or refuses the user.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a
+/// feature that is not enabled; the message names the feature. Any other kind when the server does
+/// not answer or refuses the user.
 pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
     match memory(url.as_ref())? {
         Some(store) => Ok(Arc::new(store)),
@@ -40,11 +43,12 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
     }
 }
 
-/// Creates the store that a URL names, without waiting for the server. The URLs are those of [`connect`].
+/// Creates the store that a URL names, without waiting for the server. The URLs are those of
+/// [`connect`].
 ///
 /// A Redis store connects when a limiter is built or with the first check: see
-/// [`RedisStore::open`](crate::RedisStore::open). So a service starts also while Redis is away: until the server
-/// answers, the [`Outage`](crate::Outage) of each limiter decides.
+/// [`RedisStore::open`](crate::RedisStore::open). So a service starts also while Redis is away:
+/// until the server answers, the [`Outage`](crate::Outage) of each limiter decides.
 ///
 /// ```
 /// use tollgate::Store;
@@ -56,8 +60,8 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a feature that is not
-/// enabled; the message names the feature.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a
+/// feature that is not enabled; the message names the feature.
 pub fn open(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
     match memory(url.as_ref())? {
         Some(store) => Ok(Arc::new(store)),

@@ -9,7 +9,8 @@ use tollgate_tower::{
     key::{Extension, PeerIp},
 };
 
-// All plans have their policies under the same names: an account that changes its plan keeps what it has spent.
+// All plans have their policies under the same names: an account that changes its plan keeps what
+// it has spent.
 const FREE: Policy = Policy::token_bucket("requests", Quota::per_minute(5));
 const PRO: [Policy; 2] =
     [Policy::token_bucket("requests", Quota::per_second(10)), Policy::fixed_window("daily", Quota::per_day(50_000))];
@@ -31,11 +32,14 @@ impl From<Account> for Key {
     }
 }
 
-/// Returns the layer that limits each account by its plan, and requests without an account by their address.
+/// Returns the layer that limits each account by its plan, and requests without an account by their
+/// address.
 ///
-/// Behind a proxy, replace `PeerIp` by `ForwardedIp`. Otherwise all clients share the limit of the proxy.
+/// Behind a proxy, replace `PeerIp` by `ForwardedIp`. Otherwise all clients share the limit of the
+/// proxy.
 pub(crate) fn layer(store: &Arc<dyn Store>, denied_keys: &DeniedKeys) -> RateLimitLayer<impl KeyExtractor + use<>> {
-    // The command `tollgate` finds published limits in Redis. The names of the limiters are those of the plans.
+    // The command `tollgate` finds published limits in Redis. The names of the limiters are those
+    // of the plans.
     let limiter = |plan: &'static str, policies: PolicySet| {
         let builder = Limiter::builder(store.clone()).denied_keys(denied_keys.clone());
         builder.policies(policies).name(plan).published().build()
@@ -49,8 +53,8 @@ pub(crate) fn layer(store: &Arc<dyn Store>, denied_keys: &DeniedKeys) -> RateLim
 
 /// Stores the account and its plan in the request.
 ///
-/// Replace it by your authentication. An API key that is not known must not become a key of the limiter: inventing API
-/// keys would then give fresh limits.
+/// Replace it by your authentication. An API key that is not known must not become a key of the
+/// limiter: inventing API keys would then give fresh limits.
 pub(crate) async fn authenticate(mut request: Request, next: Next) -> Response {
     let api_key = request.headers().get("x-api-key").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let plan = match api_key.split('-').next() {

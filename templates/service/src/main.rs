@@ -31,13 +31,15 @@ async fn main() -> Result<(), Failure> {
         Some(secret) => DeniedKeys::with_secret(1_000, KeySecret::new(secret)),
         None => DeniedKeys::new(1_000),
     };
-    // Redis may be away when the service starts. Until it answers, each replica enforces its share of the limits.
+    // Redis may be away when the service starts. Until it answers, each replica enforces its share
+    // of the limits.
     let store = tollgate::open(variable("REDIS_URL").as_deref().unwrap_or("memory:"))?;
 
     let service = Router::new()
         .route("/", get(async || "hello\n"))
         .layer(limits::layer(&store, &denied_keys))
-        // The layer that is added last is the outermost: it runs before the limit reads the account.
+        // The layer that is added last is the outermost: it runs before the limit reads the
+        // account.
         .layer(middleware::from_fn(limits::authenticate))
         .route("/healthz", get(async || "healthy\n"));
     let listener = bind("LISTEN", "0.0.0.0:{{port}}").await?;

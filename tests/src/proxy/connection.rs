@@ -133,7 +133,8 @@ async fn receive(
 ) -> Result<(), End> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        // A connection that the server breaks ends like one that it closes: the replies before are delivered.
+        // A connection that the server breaks ends like one that it closes: the replies before are
+        // delivered.
         let length = from.read(&mut buffer).await.unwrap_or(0);
         let piece = (Instant::now(), buffer[..length].to_vec());
         if length == 0 || pieces.send(piece).await.is_err() {

@@ -27,9 +27,11 @@ pub enum Mode {
     /// Forwards everything.
     #[default]
     Pass,
-    /// Accepts connections and bytes and forwards none, like a stopped server. The next mode forwards what was held back.
+    /// Accepts connections and bytes and forwards none, like a stopped server. The next mode
+    /// forwards what was held back.
     Stall,
-    /// Forwards requests and holds the replies back: the server executes commands whose replies never arrive.
+    /// Forwards requests and holds the replies back: the server executes commands whose replies
+    /// never arrive.
     Mute,
     /// Closes every connection, also those that are open.
     Refuse,
@@ -39,18 +41,20 @@ pub enum Mode {
     ResetAfter(usize),
     /// Delivers every reply this much later. Many replies may be delayed at once.
     Delay(Duration),
-    /// Delivers every n-th reply of each connection this much later, and the replies behind it after it.
+    /// Delivers every n-th reply of each connection this much later, and the replies behind it
+    /// after it.
     DelayEach(usize, Duration),
     /// Delivers replies one byte at a time, with this much time in between.
     Trickle(Duration),
     /// Delivers these bytes instead of each piece of a reply.
     Garbage(Vec<u8>),
-    /// Delivers the first bytes instead of a reply, and then the others again and again, as fast as they are taken.
+    /// Delivers the first bytes instead of a reply, and then the others again and again, as fast as
+    /// they are taken.
     Endless(Vec<u8>, Vec<u8>),
 }
 
-/// A TCP proxy on a free port of 127.0.0.1. It runs in a thread of its own, so that blocking tests can use it and a paused
-/// tokio clock does not stop it.
+/// A TCP proxy on a free port of 127.0.0.1. It runs in a thread of its own, so that blocking tests
+/// can use it and a paused tokio clock does not stop it.
 ///
 /// Dropping it closes all connections.
 #[derive(Debug)]
@@ -66,11 +70,13 @@ pub struct Proxy {
 struct Orders {
     mode: Mode,
     target: SocketAddr,
-    /// Counts the changes of the mode; an allowance such as that of `CutAfter` starts again with each.
+    /// Counts the changes of the mode; an allowance such as that of `CutAfter` starts again with
+    /// each.
     epoch: u64,
     /// Counts the calls of `reset_all`: a connection older than the last one ends.
     resets: u64,
-    /// Counts the calls of `forget_all`: a connection older than the last one forwards nothing more.
+    /// Counts the calls of `forget_all`: a connection older than the last one forwards nothing
+    /// more.
     forgets: u64,
 }
 
@@ -151,8 +157,8 @@ impl Proxy {
         self.change(|orders| orders.resets += 1);
     }
 
-    /// Resets all open connections and waits until they are closed, then forwards everything. Replies that were held
-    /// back are lost.
+    /// Resets all open connections and waits until they are closed, then forwards everything.
+    /// Replies that were held back are lost.
     ///
     /// # Panics
     ///
@@ -166,7 +172,8 @@ impl Proxy {
         self.set(Mode::Pass);
     }
 
-    /// Swallows everything on the connections that are open, as a NAT that has forgotten them does. New ones are accepted.
+    /// Swallows everything on the connections that are open, as a NAT that has forgotten them does.
+    /// New ones are accepted.
     pub fn forget_all(&self) {
         self.change(|orders| orders.forgets += 1);
     }

@@ -13,7 +13,8 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, both in PEM; for `localhost` and 127.0.0.1 unless created for another name.
+/// A certificate and its key, both in PEM; for `localhost` and 127.0.0.1 unless created for another
+/// name.
 #[derive(Clone, Debug)]
 pub struct Signed {
     /// The certificate.
@@ -72,7 +73,8 @@ impl Authority {
         })
     }
 
-    /// Starts a server with this certificate. It requires a client certificate of this authority where `asks` is set.
+    /// Starts a server with this certificate. It requires a client certificate of this authority
+    /// where `asks` is set.
     #[must_use]
     pub fn server(&self, signed: &Signed, asks: bool) -> RedisServer {
         RedisServer::builder()

@@ -9,7 +9,8 @@ use std::{
 
 const BINARIES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Finds the server binary: the one that `REDIS_SERVER` names, else redis-server or valkey-server on PATH.
+/// Finds the server binary: the one that `REDIS_SERVER` names, else redis-server or valkey-server
+/// on PATH.
 ///
 /// # Panics
 ///

@@ -47,13 +47,15 @@ impl Builder {
         self
     }
 
-    /// Gives it a second port for a cluster, since Redis 7.0. Older servers take the first one and 10 000.
+    /// Gives it a second port for a cluster, since Redis 7.0. Older servers take the first one and
+    /// 10 000.
     pub(super) fn cluster_port(mut self) -> Self {
         self.has_bus = true;
         self
     }
 
-    /// Makes it a Sentinel, with these lines in its configuration file: `sentinel monitor m 127.0.0.1 6379 2`.
+    /// Makes it a Sentinel, with these lines in its configuration file:
+    /// `sentinel monitor m 127.0.0.1 6379 2`.
     pub fn sentinel(mut self, lines: impl AsRef<str>) -> Self {
         self.arguments.push("--sentinel".to_owned());
         self.config(lines)
@@ -78,8 +80,8 @@ impl Builder {
         self
     }
 
-    /// Listens for TLS on a second port, with these certificates in PEM: the authority's, its own and its key. Clients
-    /// have to show a certificate of that authority where `asks` is set.
+    /// Listens for TLS on a second port, with these certificates in PEM: the authority's, its own
+    /// and its key. Clients have to show a certificate of that authority where `asks` is set.
     pub fn tls(mut self, authority: &str, certificate: &str, key: &str, asks: bool) -> Self {
         self.tls = true;
         self.file("ca.crt", authority)
@@ -132,7 +134,8 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// When there is no server binary, or the server ends instead of answering; the message contains its log.
+    /// When there is no server binary, or the server ends instead of answering; the message
+    /// contains its log.
     #[must_use]
     pub fn start(mut self) -> RedisServer {
         // Found once: a restart must not change servers.

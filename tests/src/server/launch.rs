@@ -99,7 +99,8 @@ fn spawn(
         .arg(&configuration)
         .args(["--port", &port.to_string()])
         .args(["--bind", &settings.at(port).ip().to_string()])
-        // Nobody but us is where a server listens; away from loopback it asks for a password otherwise.
+        // Nobody but us is where a server listens; away from loopback it asks for a password
+        // otherwise.
         .args(["--protected-mode", "no"])
         .args(["--save", ""])
         .args(["--appendonly", "no"])
@@ -134,7 +135,8 @@ fn spawn(
 ///
 /// # Panics
 ///
-/// When it is of another version than `SERVER_VERSION` says. `cargo xtask test --servers` sets the variable.
+/// When it is of another version than `SERVER_VERSION` says. `cargo xtask test --servers` sets the
+/// variable.
 fn answers(addr: SocketAddr, password: Option<&str>, pid: u32) -> bool {
     let Ok(info) = sign_in(addr, password).and_then(|mut client| client.command(&["INFO"])) else {
         return false;

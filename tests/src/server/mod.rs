@@ -36,10 +36,11 @@ const ENDING: Duration = Duration::from_secs(60);
 
 /// A Redis (or Valkey) server on a free port of 127.0.0.1, empty and without persistence.
 ///
-/// Dropping the value ends the server and removes its directory. Both happen with the test process at the latest.
+/// Dropping the value ends the server and removes its directory. Both happen with the test process
+/// at the latest.
 ///
-/// The methods take `&self`, so that one thread can kill the server that others use. They panic when the server refuses;
-/// the message contains its log.
+/// The methods take `&self`, so that one thread can kill the server that others use. They panic
+/// when the server refuses; the message contains its log.
 pub struct RedisServer {
     settings: Builder,
     port: u16,
@@ -94,14 +95,15 @@ impl RedisServer {
         self.tls_port.expect("the server speaks no TLS")
     }
 
-    /// Returns its URL, with the password if it has one. A store may take a minute to connect by it, because a machine that
-    /// stands still for a moment exceeds the second that is usual.
+    /// Returns its URL, with the password if it has one. A store may take a minute to connect by
+    /// it, because a machine that stands still for a moment exceeds the second that is usual.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.addr()) + "?connect_timeout=1m"
     }
 
-    /// Returns its URL with another address, as that of a [`Proxy`](crate::Proxy) in front of it, and without options.
+    /// Returns its URL with another address, as that of a [`Proxy`](crate::Proxy) in front of it,
+    /// and without options.
     #[must_use]
     pub fn url_at(&self, addr: SocketAddr) -> String {
         match &self.settings.password {
@@ -191,8 +193,8 @@ impl RedisServer {
         *self.running() = Some(running);
     }
 
-    /// Stops its process (SIGSTOP): connections stay open, the kernel accepts bytes, no answer comes. Returns once the
-    /// process has stopped.
+    /// Stops its process (SIGSTOP): connections stay open, the kernel accepts bytes, no answer
+    /// comes. Returns once the process has stopped.
     ///
     /// # Panics
     ///
@@ -233,7 +235,8 @@ impl RedisServer {
             .unwrap_or_else(|error| panic!("no connection to the server: {error}\n{}", self.log()))
     }
 
-    /// Sends one command, over a connection that the value keeps, and returns the reply, which may be an error.
+    /// Sends one command, over a connection that the value keeps, and returns the reply, which may
+    /// be an error.
     ///
     /// # Panics
     ///
@@ -288,7 +291,8 @@ impl RedisServer {
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // Put back only after a conversation that ended well: a late reply must not answer the next command.
+        // Put back only after a conversation that ended well: a late reply must not answer the next
+        // command.
         let mut client = connection.take().unwrap_or_else(|| self.client());
         match talk(&mut client) {
             Ok(answer) => {

@@ -1,7 +1,8 @@
 //! Network namespaces for faults that one loopback cannot show: silent peers, lost packets.
 //!
-//! They have no names and end with their last process. A program first moves into one with [`enter`], so that its virtual
-//! cables and its hosts file are not visible outside. Linux only, and only for root.
+//! They have no names and end with their last process. A program first moves into one with
+//! [`enter`], so that its virtual cables and its hosts file are not visible outside. Linux only,
+//! and only for root.
 
 use std::{
     env,
@@ -32,8 +33,8 @@ pub fn is_inside() -> bool {
     env::var_os(ENTERED).is_some()
 }
 
-/// Restarts this program in the same process, with the same arguments, in a network and a mount namespace of its own.
-/// Returns at once where the program runs in them already.
+/// Restarts this program in the same process, with the same arguments, in a network and a mount
+/// namespace of its own. Returns at once where the program runs in them already.
 ///
 /// # Errors
 ///
@@ -75,7 +76,8 @@ pub fn enter() -> Result<(), String> {
 
 /// A network namespace that a virtual cable connects to that of this process.
 ///
-/// Dropping the value removes both, which happens with the test process at the latest. Drop its servers first.
+/// Dropping the value removes both, which happens with the test process at the latest. Drop its
+/// servers first.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     number: u8,
@@ -277,7 +279,8 @@ impl NetworkNamespace {
         );
     }
 
-    /// Sets the hardware address for `address` at an end. Frames to a number that no end has are lost.
+    /// Sets the hardware address for `address` at an end. Frames to a number that no end has are
+    /// lost.
     fn point(&self, ip: &mut Command, end: usize, address: Ipv4Addr, number: u8) {
         let (address, lladdr, device) = (address.to_string(), mac(number), &self.ends()[end]);
         run(ip.args([
@@ -310,7 +313,8 @@ impl Drop for NetworkNamespace {
         drop(self.guard.take());
         let _ = self.holder.kill();
         let _ = self.holder.wait();
-        // The kernel takes its time to clear a namespace away; an end that is gone takes the other with it.
+        // The kernel takes its time to clear a namespace away; an end that is gone takes the other
+        // with it.
         let _ = Command::new("ip")
             .args(["link", "delete", &self.ends()[0]])
             .stderr(Stdio::null())

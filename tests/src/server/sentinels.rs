@@ -15,7 +15,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SERVER_PASSWORD: &str = "server secret";
 const SENTINEL_PASSWORD: &str = "sentinel secret";
 
-/// One master, two replicas and three Sentinels. The master is called `m` and regarded as gone after a second.
+/// One master, two replicas and three Sentinels. The master is called `m` and regarded as gone
+/// after a second.
 #[derive(Debug)]
 pub struct RedisSentinels {
     servers: Vec<RedisServer>,
@@ -23,7 +24,8 @@ pub struct RedisSentinels {
 }
 
 impl RedisSentinels {
-    /// Starts the servers and Sentinels, with passwords or without, and waits until all know each other.
+    /// Starts the servers and Sentinels, with passwords or without, and waits until all know each
+    /// other.
     ///
     /// # Panics
     ///
@@ -229,8 +231,8 @@ impl RedisSentinels {
     }
 }
 
-/// Returns a field of a server's `INFO` over a new connection, because a server closes its connections when its role
-/// changes.
+/// Returns a field of a server's `INFO` over a new connection, because a server closes its
+/// connections when its role changes.
 ///
 /// # Panics
 ///

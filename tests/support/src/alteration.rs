@@ -48,7 +48,8 @@ impl<'a> Alteration<'a> {
         }
     }
 
-    /// Returns the altered script. The names of the first policy end in `_1`, and in nothing in a script of one policy.
+    /// Returns the altered script. The names of the first policy end in `_1`, and in nothing in a
+    /// script of one policy.
     pub fn apply(&self, script: &str) -> String {
         let is_set = script.contains("cost_1");
         let of_script = |text: &str| {

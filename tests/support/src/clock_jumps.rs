@@ -1,4 +1,5 @@
-//! Measures what quotas admit and deny after the server's clock jumped: for the test and for the fault suite.
+//! Measures what quotas admit and deny after the server's clock jumped: for the test and for the
+//! fault suite.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ pub const JUMPS: [Duration; 3] = [
 /// The start of a day, and of every window that is measured.
 const START: Duration = Duration::from_secs(86_400 * 23_000);
 
-/// Times since the start of the window of an hour. Half a second from an edge, a jump of one second crosses it.
+/// Times since the start of the window of an hour. Half a second from an edge, a jump of one second
+/// crosses it.
 pub const PHASES: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_secs(1_000),
@@ -43,7 +45,8 @@ pub struct JumpingServer {
     next: u64,
 }
 
-/// A key after a jump: the time to its next unit before the jump, and the units admitted at once after it.
+/// A key after a jump: the time to its next unit before the jump, and the units admitted at once
+/// after it.
 struct Landed {
     limiter: Limiter,
     key: Key,
@@ -58,7 +61,8 @@ pub struct Landing {
     pub before: u64,
     /// The units admitted at once after it.
     pub after: u64,
-    /// The time by which the wait for the next unit was longer than before the jump, by the server's clock.
+    /// The time by which the wait for the next unit was longer than before the jump, by the
+    /// server's clock.
     pub wrongly: Duration,
 }
 
@@ -70,8 +74,8 @@ impl Landing {
     }
 }
 
-/// Returns the longest time for which a jump back may deny wrongly: the time of two units where units accrue one by one,
-/// a period where they accrue together.
+/// Returns the longest time for which a jump back may deny wrongly: the time of two units where
+/// units accrue one by one, a period where they accrue together.
 #[must_use]
 pub fn longest_wrong_denial(algorithm: Algorithm) -> Duration {
     match algorithm.is_continuous() {
@@ -180,7 +184,8 @@ impl JumpingServer {
             let due = wait(&limiter, &key).await;
             jump(&self.clock);
             let after = drain(&limiter, &key, 10 * BURST).await;
-            // On a machine that stood still meanwhile the window may have ended: the measurement is repeated.
+            // On a machine that stood still meanwhile the window may have ended: the measurement is
+            // repeated.
             if began.elapsed() < TO_AN_EDGE {
                 return Landed {
                     limiter,

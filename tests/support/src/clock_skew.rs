@@ -1,4 +1,5 @@
-//! Processes whose own clocks are wrong, one after the other at one server: for the test and for the fault suite.
+//! Processes whose own clocks are wrong, one after the other at one server: for the test and for
+//! the fault suite.
 
 use std::{
     process::Command,

@@ -38,11 +38,13 @@ pub struct Crowd {
     pub max_wait: Duration,
     /// The pause of a caller after its turn.
     pub pause: Duration,
-    /// The time after which no caller asks any more: at most 25 s, since a process is waited for 30 s.
+    /// The time after which no caller asks any more: at most 25 s, since a process is waited for 30
+    /// s.
     pub span: Duration,
 }
 
-/// Holds the answers to the callers of a crowd. Times are those of the machine's monotonic clock, in microseconds.
+/// Holds the answers to the callers of a crowd. Times are those of the machine's monotonic clock,
+/// in microseconds.
 #[derive(Debug, Default)]
 pub struct Turns {
     processes: usize,
@@ -62,7 +64,8 @@ struct Answers {
 }
 
 impl Crowd {
-    /// Returns the pause after a turn with which this many callers ask for `demand` times the turns that there are.
+    /// Returns the pause after a turn with which this many callers ask for `demand` times the turns
+    /// that there are.
     #[must_use]
     pub fn pause_of(callers: usize, demand: f64) -> Duration {
         Duration::from_secs_f64(callers as f64 / (PER_SECOND as f64 * demand))
@@ -180,7 +183,8 @@ async fn ask_until(
     answers
 }
 
-/// Returns what these spans cover together, in spans that lie apart. Leaves out those that end before they begin.
+/// Returns what these spans cover together, in spans that lie apart. Leaves out those that end
+/// before they begin.
 fn union(mut spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     spans.retain(|(from, to)| from < to);
     spans.sort_unstable();
@@ -239,16 +243,17 @@ impl Turns {
 
     /// Returns the share of the places in the queue whose turn somebody used, in percent.
     ///
-    /// Each answer shows how long the queue is. The time in which it is not empty is the time of all turns that were given
-    /// away. Each answer is taken for as late as it can be and each queue for as short, so a slow machine raises the share and
-    /// never lowers it.
+    /// Each answer shows how long the queue is. The time in which it is not empty is the time of
+    /// all turns that were given away. Each answer is taken for as late as it can be and each queue
+    /// for as short, so a slow machine raises the share and never lowers it.
     #[must_use]
     pub fn share_of_places(&self) -> f64 {
         let given_us: u64 = self.full.iter().map(|(from, to)| to - from).sum();
         100.0 * self.used() as f64 * TURN_US as f64 / given_us.max(1) as f64
     }
 
-    /// Returns the share of the turns between the first and the last one that somebody used, in percent.
+    /// Returns the share of the turns between the first and the last one that somebody used, in
+    /// percent.
     #[must_use]
     pub fn share_of_time(&self) -> f64 {
         let span = self
@@ -259,8 +264,8 @@ impl Turns {
         100.0 * self.used() as f64 * TURN_US as f64 / (span + TURN_US) as f64
     }
 
-    /// Returns the least share of the turns that a process got in any span of this length, in percent. It is 0 when the turns
-    /// do not fill one.
+    /// Returns the least share of the turns that a process got in any span of this length, in
+    /// percent. It is 0 when the turns do not fill one.
     #[must_use]
     pub fn least_share(&self, span: Duration) -> f64 {
         let span_us = span.as_micros() as u64;

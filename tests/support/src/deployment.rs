@@ -35,7 +35,8 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// Starts the servers. Returns nothing where there is no Valkey: the test named `test` is then counted as skipped.
+    /// Starts the servers. Returns nothing where there is no Valkey: the test named `test` is then
+    /// counted as skipped.
     ///
     /// # Panics
     ///
@@ -175,7 +176,8 @@ fn valkey(test: &str) -> Option<RedisServer> {
             !is_ci,
             "VALKEY_SERVER names no binary, and CI is set: `cargo xtask test` finds or installs Valkey"
         );
-        // Written to the standard output itself, which the capture of a test's output does not hold back.
+        // Written to the standard output itself, which the capture of a test's output does not hold
+        // back.
         let line = format!("\n*** SKIPPED: {test}: VALKEY_SERVER names no binary ***\n");
         stdout()
             .write_all(line.as_bytes())

@@ -2,8 +2,8 @@
 
 use tollgate::Decision;
 
-/// Describes a decision: 1 or 0 for allowed or denied, then of each policy the remaining units and the four times in
-/// microseconds.
+/// Describes a decision: 1 or 0 for allowed or denied, then of each policy the remaining units and
+/// the four times in microseconds.
 #[must_use]
 pub fn described(decision: &Decision) -> String {
     let mut words = vec![u64::from(decision.is_allowed()).to_string()];

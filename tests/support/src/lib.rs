@@ -1,8 +1,9 @@
 //! Provides what the tests of several files share.
 //!
-//! `tollgate-tests` starts servers and programs and does not know Tollgate, because the crates use it in their own tests.
-//! This crate knows Tollgate: it builds limiters, drives both stores on a clock that the test moves, generates streams
-//! of checks, and starts the deployments of Redis that a suite runs on.
+//! `tollgate-tests` starts servers and programs and does not know Tollgate, because the crates use
+//! it in their own tests. This crate knows Tollgate: it builds limiters, drives both stores on a
+//! clock that the test moves, generates streams of checks, and starts the deployments of Redis that
+//! a suite runs on.
 
 mod alteration;
 mod clock_jumps;

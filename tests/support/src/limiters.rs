@@ -7,8 +7,9 @@ use tollgate::{Key, Limiter, Outage, PolicySet, Store};
 /// A deadline that a slow machine keeps, and that a test which waits in vain reaches.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Builds a limiter that waits for its store for five minutes and returns an error where the store does not decide. After a
-/// standstill, a store takes its server for slower than it is, and refuses what it would not answer within one minute.
+/// Builds a limiter that waits for its store for five minutes and returns an error where the store
+/// does not decide. After a standstill, a store takes its server for slower than it is, and refuses
+/// what it would not answer within one minute.
 #[must_use]
 pub fn patient_limiter(store: impl Store + 'static, policies: impl Into<PolicySet>) -> Limiter {
     Limiter::builder(store)

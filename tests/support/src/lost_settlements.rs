@@ -56,8 +56,8 @@ impl LostSettlements {
         }
     }
 
-    /// Reserves tokens of `acme` and commits fewer. The reply to each call is lost with its connection. Returns what the
-    /// commit and a second commit of the same reservation say.
+    /// Reserves tokens of `acme` and commits fewer. The reply to each call is lost with its
+    /// connection. Returns what the commit and a second commit of the same reservation say.
     ///
     /// # Panics
     ///
@@ -97,7 +97,8 @@ impl LostSettlements {
         ]
     }
 
-    /// Returns the requests and the tokens that are spent, and those that the rounds so far should have spent.
+    /// Returns the requests and the tokens that are spent, and those that the rounds so far should
+    /// have spent.
     pub async fn spent(&self) -> [[u64; 2]; 2] {
         let left = remaining_of_each(&self.limiter, "acme").await;
         [
@@ -112,7 +113,8 @@ impl LostSettlements {
         &self.server
     }
 
-    /// Waits until the server has executed a call, and ends the connection before the reply is delivered.
+    /// Waits until the server has executed a call, and ends the connection before the reply is
+    /// delivered.
     async fn lose_reply(&self, is_executed: impl Fn(&RedisServer) -> bool) {
         wait::until_async("the server to execute the call", PATIENCE, async || {
             is_executed(&self.server)

@@ -1,4 +1,5 @@
-//! A stream of mixed batches: each is one call of a script, and is compared with the same checks one by one.
+//! A stream of mixed batches: each is one call of a script, and is compared with the same checks
+//! one by one.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,8 @@ use crate::{
 /// The number of keys that the batches are drawn from.
 const KEYS: u64 = 10;
 
-/// Draws mixed batches: keys with quotas that differ and change, runs of every cost, damaged states.
+/// Draws mixed batches: keys with quotas that differ and change, runs of every cost, damaged
+/// states.
 #[derive(Debug)]
 pub struct MixedStream {
     dice: Dice,
@@ -49,8 +51,8 @@ impl MixedStream {
         }
     }
 
-    /// Draws a ceiling for each policy of each subject. None is below the cost of a run. Checks under ceilings have no
-    /// tag.
+    /// Draws a ceiling for each policy of each subject. None is below the cost of a run. Checks
+    /// under ceilings have no tag.
     fn draw_ceilings(&mut self, subjects: &mut [MixedSubject]) -> Option<Vec<Vec<Ceiling>>> {
         if !self.is_capped || self.dice.below(2) == 0 {
             return None;
@@ -136,7 +138,8 @@ impl MixedStream {
         subjects
     }
 
-    /// Returns the time from one batch to the next, in microseconds, and the part of it that the clock goes back.
+    /// Returns the time from one batch to the next, in microseconds, and the part of it that the
+    /// clock goes back.
     fn step(&mut self, policies: &PolicySet) -> (u64, u64) {
         let dice = &mut self.dice;
         let quota = policies.iter().next().expect("a policy").quota();
@@ -153,7 +156,8 @@ impl MixedStream {
         )
     }
 
-    /// Plants what is no state at one key of the subject, and removes the states that `single` holds for it.
+    /// Plants what is no state at one key of the subject, and removes the states that `single`
+    /// holds for it.
     fn damage(&mut self, subject: &MixedSubject, redis: &mut InRedis, single: &mut dyn Subject) {
         redis.reset(&subject.policies, &subject.key);
         single.reset(&subject.policies, &subject.key);
@@ -189,8 +193,8 @@ fn draw_cost(dice: &mut Dice, most: u64, is_tagged: bool) -> Cost {
     Cost::new(if is_cut { 1 + cost % 1_000 } else { cost })
 }
 
-/// Sends the next `rounds` batches of a stream to a server, with a script that `alter` may change, and the same checks
-/// one by one to `single`. Returns the number of checks.
+/// Sends the next `rounds` batches of a stream to a server, with a script that `alter` may change,
+/// and the same checks one by one to `single`. Returns the number of checks.
 ///
 /// # Errors
 ///

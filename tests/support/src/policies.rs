@@ -12,8 +12,8 @@ use crate::Dice;
 /// Every algorithm.
 pub const ALGORITHMS: &[Algorithm] = &tollgate::testing::ALGORITHMS;
 
-/// Returns whether exactly k times the amount accrues in k whole periods. Those that slide over counters admit less, and a
-/// lockout admits nothing for a time.
+/// Returns whether exactly k times the amount accrues in k whole periods. Those that slide over
+/// counters admit less, and a lockout admits nothing for a time.
 #[must_use]
 pub fn accrues_exactly(algorithm: Algorithm) -> bool {
     use Algorithm::{Lockout, SlidingBuckets, SlidingWindow};
@@ -43,8 +43,8 @@ const QUOTAS: &[(u64, u64)] = &[
     (3, 315_360_000_000_000),
 ];
 
-/// Amounts near 2³², 2⁴⁰ and 2⁴⁵, a trillion per month and the greatest amount, and periods in µs. Most amounts do not
-/// divide their period.
+/// Amounts near 2³², 2⁴⁰ and 2⁴⁵, a trillion per month and the greatest amount, and periods in µs.
+/// Most amounts do not divide their period.
 const LARGE_QUOTAS: &[(u64, u64)] = &[
     (1_000_000_000_000, 2_592_000_000_000),
     (1_000_000_000_000, 86_400_000_000),
@@ -164,7 +164,8 @@ pub fn of_one_period(algorithm: Algorithm, quota: Quota) -> PolicySet {
         .into()
 }
 
-/// Returns the period of a policy in microseconds, or the longest time of its lockout if that is longer.
+/// Returns the period of a policy in microseconds, or the longest time of its lockout if that is
+/// longer.
 #[must_use]
 pub fn longest_us(policy: &Policy) -> u64 {
     let period = policy.quota().period();
@@ -195,8 +196,8 @@ pub fn calendar(dice: &mut Dice) -> Algorithm {
     }
 }
 
-/// Draws a policy whose quota can be spent one unit at a time, and whose period is so short that many of them fit into
-/// the microseconds that a double counts.
+/// Draws a policy whose quota can be spent one unit at a time, and whose period is so short that
+/// many of them fit into the microseconds that a double counts.
 pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
     loop {
         let policy = policy(dice, name, algorithm);
@@ -210,8 +211,9 @@ pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy
     }
 }
 
-/// Returns the policy with the same rate and another amount: half of both the amount and the period where these are
-/// even, and twice both otherwise. Returns an unchanged policy where no other fits the algorithm.
+/// Returns the policy with the same rate and another amount: half of both the amount and the period
+/// where these are even, and twice both otherwise. Returns an unchanged policy where no other fits
+/// the algorithm.
 #[must_use]
 pub fn same_rate(policy: &Policy) -> Policy {
     let quota = policy.quota();
@@ -259,7 +261,8 @@ pub fn set_of(dice: &mut Dice, algorithms: &[Algorithm]) -> PolicySet {
     PolicySet::from(drawn.collect::<Vec<_>>())
 }
 
-/// Draws a set as [`set`] does, for keys of three levels. Each policy meters the whole key or outer levels.
+/// Draws a set as [`set`] does, for keys of three levels. Each policy meters the whole key or outer
+/// levels.
 pub fn nested_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     let flat = set(dice, first, most);
     let policies = flat.iter().map(|policy| match dice.below(4) as u8 {
@@ -269,7 +272,8 @@ pub fn nested_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     PolicySet::from(policies.collect::<Vec<_>>())
 }
 
-/// Draws a set as [`set`] does, for keys of three branches with up to two levels: see [`branched_key`].
+/// Draws a set as [`set`] does, for keys of three branches with up to two levels: see
+/// [`branched_key`].
 pub fn branched_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     let flat = set(dice, first, most);
     let policies = flat.iter().map(|policy| {
@@ -283,8 +287,8 @@ pub fn branched_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     PolicySet::from(policies.collect::<Vec<_>>())
 }
 
-/// Draws a key of three branches, of which each has one or two levels. Few parts are drawn, so keys often have a branch
-/// or a level in common, also at other places.
+/// Draws a key of three branches, of which each has one or two levels. Few parts are drawn, so keys
+/// often have a branch or a level in common, also at other places.
 pub fn branched_key(dice: &mut Dice) -> Key {
     let branch = |dice: &mut Dice| {
         let outer = Key::from(dice.below(3));
@@ -299,8 +303,8 @@ pub fn branched_key(dice: &mut Dice) -> Key {
     key.with_branch(branch(dice))
 }
 
-/// Draws a ceiling for each policy, which is not below the cost: the share of one priority, or any. Only a bucket waits for
-/// what is above it.
+/// Draws a ceiling for each policy, which is not below the cost: the share of one priority, or any.
+/// Only a bucket waits for what is above it.
 #[must_use]
 pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling> {
     let priority = (dice.below(3) == 0).then(|| Priority::percent(1 + dice.below(100) as u8));
@@ -341,7 +345,8 @@ pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling>
     set.iter().map(draw).collect()
 }
 
-/// Returns the most units that may be admitted in any half-open interval of `span_us`, without those that were returned.
+/// Returns the most units that may be admitted in any half-open interval of `span_us`, without
+/// those that were returned.
 ///
 /// A timer that a returned unit has started goes on, so one unit more fits into the interval.
 ///

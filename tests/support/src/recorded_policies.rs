@@ -22,8 +22,9 @@ pub const CHECKS: u64 = 4_000;
 
 /// Returns the policies of a name.
 ///
-/// Their periods are so short that windows end while the processes run, and their quotas so small that checks are denied.
-/// The amount does not divide the period, so that the reply of a bucket carries the time.
+/// Their periods are so short that windows end while the processes run, and their quotas so small
+/// that checks are denied. The amount does not divide the period, so that the reply of a bucket
+/// carries the time.
 ///
 /// # Panics
 ///

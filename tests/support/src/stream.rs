@@ -20,14 +20,15 @@ use crate::{
 /// The number of steps that one comparison takes.
 pub const BATCH: usize = 4_000;
 
-/// The number of steps that travel to the server together. Most mutants are found by the first ones, and few steps stay in the
-/// processor's cache.
+/// The number of steps that travel to the server together. Most mutants are found by the first
+/// ones, and few steps stay in the processor's cache.
 const AT_ONCE: usize = 200;
 
-/// Returns the number of steps with each algorithm: a million with all of them. The mutants of the scripts are found by 80 000.
+/// Returns the number of steps with each algorithm: a million with all of them. The mutants of the
+/// scripts are found by 80 000.
 ///
-/// The variable `STREAM_STEPS` names another number. `cargo xtask test --servers` makes fewer on each server, and who has changed
-/// a script makes more.
+/// The variable `STREAM_STEPS` names another number. `cargo xtask test --servers` makes fewer on
+/// each server, and who has changed a script makes more.
 ///
 /// # Panics
 ///
@@ -45,7 +46,8 @@ pub fn seeds() -> Range<u64> {
     0..steps().div_ceil(BATCH) as u64
 }
 
-/// The figures of a decision: whether it is allowed, and of each policy the remaining units and the three waits.
+/// The figures of a decision: whether it is allowed, and of each policy the remaining units and the
+/// three waits.
 pub type Figures = (bool, Vec<(u64, Option<Duration>, Duration, Duration)>);
 
 /// Returns the figures of a decision.
@@ -185,8 +187,9 @@ impl Stream {
         }
     }
 
-    /// Creates a stream that also looks at what checks would decide. Some checks, looks and reservations have ceilings,
-    /// below the burst and above: the kind of the step, the costs and the ceilings are drawn by themselves.
+    /// Creates a stream that also looks at what checks would decide. Some checks, looks and
+    /// reservations have ceilings, below the burst and above: the kind of the step, the costs and
+    /// the ceilings are drawn by themselves.
     #[must_use]
     pub fn capped(seed: u64, first: Algorithm) -> Self {
         Self {
@@ -204,7 +207,8 @@ impl Stream {
         }
     }
 
-    /// Creates a stream over keys of three levels, and policies that meter the whole key or outer levels.
+    /// Creates a stream over keys of three levels, and policies that meter the whole key or outer
+    /// levels.
     #[must_use]
     pub fn nested(seed: u64, first: Algorithm) -> Self {
         let key = |dice: &mut Dice| {
@@ -468,7 +472,8 @@ impl Stream {
         }
     }
 
-    /// Draws a ceiling for each policy, for every second check, look or reservation of a stream that has ceilings.
+    /// Draws a ceiling for each policy, for every second check, look or reservation of a stream
+    /// that has ceilings.
     fn draw_ceilings(&mut self, costs: &Costs) -> Option<Vec<Ceiling>> {
         let is_capped = self.is_capped && self.dice.below(2) == 0;
         is_capped.then(|| policies::ceilings(&mut self.dice, &self.policies, costs))
@@ -507,8 +512,8 @@ impl Stream {
             })
     }
 
-    /// Draws a cost for a burst of which this was left at the last check. `is_logged` tells whether a log stores the
-    /// units.
+    /// Draws a cost for a burst of which this was left at the last check. `is_logged` tells whether
+    /// a log stores the units.
     fn draw_cost(&mut self, burst: u64, left: Option<u64>, is_logged: bool) -> u64 {
         let cost = match self.dice.below(16) {
             0 | 1 => 0,
@@ -595,7 +600,8 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
         .collect()
 }
 
-/// Repeats the next [`BATCH`] steps of a stream at the server, with scripts that `alter` may change.
+/// Repeats the next [`BATCH`] steps of a stream at the server, with scripts that `alter` may
+/// change.
 ///
 /// # Errors
 ///
@@ -622,7 +628,8 @@ pub fn compare(
     Ok(())
 }
 
-/// Repeats the next `steps` steps of a stream on a store, and compares what is decided and what is stored.
+/// Repeats the next `steps` steps of a stream on a store, and compares what is decided and what is
+/// stored.
 ///
 /// # Errors
 ///

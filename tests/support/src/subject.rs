@@ -53,7 +53,8 @@ pub trait Subject {
         decision: &Decision,
         spent_us: u64,
     );
-    /// Reserves costs under an id, and under a ceiling for each policy if there are any, for some microseconds.
+    /// Reserves costs under an id, and under a ceiling for each policy if there are any, for some
+    /// microseconds.
     fn reserve_under(
         &mut self,
         policies: &PolicySet,
@@ -77,8 +78,8 @@ pub trait Subject {
     /// Returns the state in the form in which Redis stores it.
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored>;
 
-    /// Charges units to every policy as a debt, although they need not fit. At most a thousand units, where a log stores
-    /// each.
+    /// Charges units to every policy as a debt, although they need not fit. At most a thousand
+    /// units, where a log stores each.
     fn owe(&mut self, policies: &PolicySet, key: &Key, units: u64) {
         let is_logged = policies
             .iter()
@@ -128,8 +129,8 @@ pub trait Subject {
     }
 }
 
-/// The time at which the clocks start, in microseconds. It is far in the future, so that no key expires by the server's
-/// clock, and no multiple of a usual period.
+/// The time at which the clocks start, in microseconds. It is far in the future, so that no key
+/// expires by the server's clock, and no multiple of a usual period.
 pub const START_US: u64 = 4_000_000_000_000_000 + 1_234_567;
 
 /// The in-process store.
@@ -152,7 +153,8 @@ impl InMemory {
 }
 
 impl InMemory {
-    /// Returns the record of a reservation that has not lapsed, in the form in which Redis stores it.
+    /// Returns the record of a reservation that has not lapsed, in the form in which Redis stores
+    /// it.
     #[must_use]
     pub fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<Stored> {
         testing::record(&self.store, policies, key, id)
@@ -510,7 +512,8 @@ impl Subject for InRedis {
     }
 }
 
-/// Returns the keys on the server of the states that belong to this key alone. A reset removes them.
+/// Returns the keys on the server of the states that belong to this key alone. A reset removes
+/// them.
 #[must_use]
 pub fn own_keys(policies: &PolicySet, key: &Key) -> Vec<String> {
     let is_own = |policy: &Policy| {
@@ -549,7 +552,8 @@ pub fn state_commands(policy: &Policy, at: String) -> [Vec<String>; 2] {
     [value, expiry_command(at)]
 }
 
-/// Reads the replies to [`state_commands`]. A key without expiry answers -1, which no stored state has.
+/// Reads the replies to [`state_commands`]. A key without expiry answers -1, which no stored state
+/// has.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Tests that look at the whole process, its panic hook and its scripts, and so run one after the other.
+//! Tests that look at the whole process, its panic hook and its scripts, and so run one after the
+//! other.
 
 mod panics;
 mod shapes;

@@ -1,4 +1,5 @@
-//! Measures the memory of policy sets: the scripts belong to the list of algorithms, and not to the set.
+//! Measures the memory of policy sets: the scripts belong to the list of algorithms, and not to the
+//! set.
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
@@ -40,7 +41,8 @@ fn a_million_sets_of_one_shape_hold_its_scripts_once() {
     assert_eq!(shapes(), 0);
 }
 
-/// A hostile configuration cannot fill the memory with scripts: those of a list that no set uses are dropped.
+/// A hostile configuration cannot fill the memory with scripts: those of a list that no set uses
+/// are dropped.
 #[test]
 fn a_shape_ends_with_the_last_set_that_uses_it() {
     let _alone = alone();
@@ -70,8 +72,8 @@ fn a_shape_ends_with_the_last_set_that_uses_it() {
     assert_eq!(most, 1);
 }
 
-/// Returns the bytes that are in use, with the most that an allocator adds to each allocation of whole words: 8 bytes for
-/// its size, and 8 to a multiple of 16.
+/// Returns the bytes that are in use, with the most that an allocator adds to each allocation of
+/// whole words: 8 bytes for its size, and 8 to a multiple of 16.
 fn with_allocator(info: &AllocationInfo) -> i64 {
     info.bytes_current + 16 * info.count_current
 }

@@ -1,4 +1,5 @@
-//! The account of a leased policy, which the script keeps at the server: outstanding units count as used.
+//! The account of a leased policy, which the script keeps at the server: outstanding units count as
+//! used.
 
 use std::time::Duration;
 
@@ -106,7 +107,8 @@ fn units_are_charged_at_the_end_of_the_generation_after_the_grant() {
             "{policy:?}"
         );
     }
-    // At the end of the generation, and not when the server is asked next: a tenth of a second is worth 10 units.
+    // At the end of the generation, and not when the server is asked next: a tenth of a second is
+    // worth 10 units.
     let (mut account, _) = granted(&bucket(), BEGIN, 20);
     settle(&mut account, &bucket(), BEGIN + 2 * G + 100_000);
     assert_eq!(account.remaining(&bucket(), BEGIN + 2 * G + 100_000), 90);

@@ -110,7 +110,8 @@ fn law_03_the_time_to_one_more_unit_is_exact() {
     });
 }
 
-/// The units that are left when a cost above one is denied, and the time to one more, are those of a peek.
+/// The units that are left when a cost above one is denied, and the time to one more, are those of
+/// a peek.
 #[test]
 fn law_03_a_denial_of_a_higher_cost_tells_the_time_to_one_more_unit() {
     on_every_store(|subject, dice, algorithm| {

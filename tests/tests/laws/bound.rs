@@ -1,4 +1,5 @@
-//! Law 1: never more than the bound. Laws 7 and 8: exactly the amount accrues, and idling restores the burst.
+//! Law 1: never more than the bound. Laws 7 and 8: exactly the amount accrues, and idling restores
+//! the burst.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,8 @@ fn law_01_never_more_than_the_bound_is_admitted() {
         let period = policy.quota().period().as_micros() as u64;
         let mut admitted: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..60 {
-            // Spends what passes, then moves to the next instant at which the answer changes, or near it.
+            // Spends what passes, then moves to the next instant at which the answer changes, or
+            // near it.
             *admitted.entry(subject.now()).or_default() += drain(subject, &set);
             let now = subject.now();
             let edge = period - now % period;

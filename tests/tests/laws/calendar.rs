@@ -74,8 +74,8 @@ fn a_period_ends_at_its_local_midnight_on_every_store() {
             DAY_US,
             DAY_US + 9 * HOUR_US + HOUR_US / 2,
         ),
-        // The clocks of Berlin go forward on the 25th of March, and those of Lord Howe back by half an hour on the 1st of
-        // April, if their rules of 2026 still hold.
+        // The clocks of Berlin go forward on the 25th of March, and those of Lord Howe back by half
+        // an hour on the 1st of April, if their rules of 2026 still hold.
         (
             CalendarUnit::Day,
             "Europe/Berlin",
@@ -146,7 +146,8 @@ fn the_laws_of_a_window_hold_in_every_calendar() {
         let before = subject.stored(policy, &key());
         let denied = subject.check(set, &key(), 1);
         assert_eq!(subject.stored(policy, &key()), before);
-        // 12. A refund gives back what was spent and no more, and never crosses into a newer period.
+        // 12. A refund gives back what was spent and no more, and never crosses into a newer
+        //     period.
         let spent_us = subject.now();
         subject.refund(set, &key(), 1, spent_us);
         assert_eq!(remaining(&subject.peek(set, &key())), 1);
@@ -178,7 +179,8 @@ fn law_10_a_clock_that_goes_back_across_the_end_of_a_period_admits_nothing_twice
             .expect("a state")
             .reset_after()
             .as_micros() as u64;
-        // All units of the next period are spent just after its start. The clock goes back into this one.
+        // All units of the next period are spent just after its start. The clock goes back into
+        // this one.
         subject.advance(left + dice.below(1_000));
         let next = subject.now();
         assert_eq!(drain(subject, set), amount);
@@ -242,7 +244,8 @@ fn law_09_a_state_of_another_unit_with_the_same_start_expires_with_its_own_perio
     }
 }
 
-/// The server's clock decides: a process tells it the periods around its own clock, which may be a period off.
+/// The server's clock decides: a process tells it the periods around its own clock, which may be a
+/// period off.
 #[test]
 fn a_process_whose_clock_is_a_period_off_gets_the_same_decisions() {
     let mut redis = InRedis::new();
@@ -315,7 +318,8 @@ fn a_process_whose_clock_is_years_off_is_still_limited() {
     }
 }
 
-/// The way of an application: a policy set with another algorithm, over a store with the server's clock.
+/// The way of an application: a policy set with another algorithm, over a store with the server's
+/// clock.
 #[tokio::test]
 async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock() {
     let redis = InRedis::new();

@@ -121,7 +121,8 @@ fn law_11_a_small_quota_becomes_a_large_one_and_back() {
     });
 }
 
-/// Of the two quotas many units accrue in a microsecond, so a few units are only a part of a microsecond.
+/// Of the two quotas many units accrue in a microsecond, so a few units are only a part of a
+/// microsecond.
 #[test]
 fn law_11_another_rate_keeps_units_that_take_less_than_a_microsecond() {
     on_every_store(|subject, dice, algorithm| {

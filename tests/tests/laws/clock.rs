@@ -1,4 +1,5 @@
-//! Law 10: a clock that jumps gives at most one burst more, and denies for at most one drain time longer.
+//! Law 10: a clock that jumps gives at most one burst more, and denies for at most one drain time
+//! longer.
 
 use std::time::Duration;
 
@@ -54,8 +55,9 @@ fn law_10_a_clock_that_goes_back_keeps_a_drained_key_drained_until_the_time_to_r
     });
 }
 
-/// The bound of law 1 holds on a clock that never goes back while that of the store does, again and again. A fixed and a
-/// sliding window admit one burst more each time that the clock falls by more than a period.
+/// The bound of law 1 holds on a clock that never goes back while that of the store does, again and
+/// again. A fixed and a sliding window admit one burst more each time that the clock falls by more
+/// than a period.
 #[test]
 fn law_10_each_step_back_of_more_than_a_period_admits_one_burst_more_at_most_and_a_shorter_one_none()
  {

@@ -1,8 +1,8 @@
 //! Law 13: damaged and foreign state counts as absent.
 //!
-//! A value under the key that the scripts did not write, or that was cut or changed, causes no error, gives no more than a
-//! fresh key, causes no endless wait, and the state that is stored next expires. The in-process store holds typed states,
-//! which cannot be damaged.
+//! A value under the key that the scripts did not write, or that was cut or changed, causes no
+//! error, gives no more than a fresh key, causes no endless wait, and the state that is stored next
+//! expires. The in-process store holds typed states, which cannot be damaged.
 
 use std::time::Duration;
 
@@ -126,8 +126,8 @@ fn entries(key: &[u8], now_us: f64) -> Vec<Plant> {
     plants
 }
 
-/// Returns what to plant, and whether it stems from a state of ours and so has an expiry. `state` is a state of ours, and
-/// `None` for a list.
+/// Returns what to plant, and whether it stems from a state of ours and so has an expiry. `state`
+/// is a state of ours, and `None` for a list.
 fn plants(state: Option<&[u8]>, key: &[u8], now_us: f64) -> impl Iterator<Item = (Plant, bool)> {
     let ours = match state {
         Some(state) => damaged(key, state, now_us),
@@ -238,7 +238,8 @@ async fn plant_on(deployment: &Deployment) {
     );
 }
 
-/// Returns the bytes that a command plants, in which each entry of a list follows its length. `None` where there are none.
+/// Returns the bytes that a command plants, in which each entry of a list follows its length.
+/// `None` where there are none.
 fn bytes(words: &[Vec<u8>]) -> Option<Vec<u8>> {
     match words[0].as_slice() {
         b"SET" => Some(words[2].clone()),

@@ -58,7 +58,8 @@ fn law_09_an_absent_state_equals_a_fresh_one() {
     });
 }
 
-/// A key without an expiry is not kept for ever: the next charge outside of the same window or second sets one.
+/// A key without an expiry is not kept for ever: the next charge outside of the same window or
+/// second sets one.
 #[test]
 fn law_09_a_planted_key_without_an_expiry_heals() {
     let mut redis = InRedis::new();

@@ -53,7 +53,8 @@ fn keys_share_the_states_of_their_common_outer_levels_and_no_other() {
             [spent[0], full[1], full[2]]
         );
         assert_eq!(left(subject, &set, &key(2, 1, 1)), full);
-        // A policy that meters a key whole has the state that the same policy has at this level of a longer key.
+        // A policy that meters a key whole has the state that the same policy has at this level of
+        // a longer key.
         let whole = PolicySet::from(policies_without_levels(&set));
         assert_eq!(left(subject, &whole, &Key::from(1_u64))[0], spent[0]);
         assert_eq!(

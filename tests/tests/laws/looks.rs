@@ -19,7 +19,8 @@ fn more_us(look: &Decision) -> u64 {
         .expect("a state")
 }
 
-/// Looks at a cost, and shows that the check is denied one microsecond before the wait has passed and admitted then.
+/// Looks at a cost, and shows that the check is denied one microsecond before the wait has passed
+/// and admitted then.
 fn assert_exact(subject: &mut dyn Subject, policies: &PolicySet, cost: u64) {
     let stored = |subject: &mut dyn Subject| {
         policies

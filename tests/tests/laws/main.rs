@@ -1,7 +1,9 @@
-//! The laws that every algorithm keeps, each on every store: in process, over a map by the adapter, and in Redis.
+//! The laws that every algorithm keeps, each on every store: in process, over a map by the adapter,
+//! and in Redis.
 //!
-//! The number of a law stands in the name of its tests. The in-process store is tried with many random policies. The
-//! adapter and the scripts, which agree with it bit for bit (see `scripts/agreement.rs`), are tried with some of the same.
+//! The number of a law stands in the name of its tests. The in-process store is tried with many
+//! random policies. The adapter and the scripts, which agree with it bit for bit (see
+//! `scripts/agreement.rs`), are tried with some of the same.
 
 mod accounts;
 mod answers;

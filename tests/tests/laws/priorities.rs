@@ -5,10 +5,12 @@ use tollgate_test_support::{Dice, Subject, policies};
 
 use super::{key, on_every_store};
 
-/// The longest time between two critical checks. All of them fall into the years that a server can store.
+/// The longest time between two critical checks. All of them fall into the years that a server can
+/// store.
 const LONGEST_US: u64 = 100_000_000_000_000;
 
-/// Draws a policy whose burst leaves at least one unit to checks of a higher rank, and the priority of the others.
+/// Draws a policy whose burst leaves at least one unit to checks of a higher rank, and the priority
+/// of the others.
 fn draw(dice: &mut Dice, algorithm: tollgate::Algorithm) -> Option<(Policy, Priority)> {
     let policy = policies::policy(dice, "p", algorithm);
     let priority = Priority::percent(1 + dice.below(99) as u8);
@@ -74,7 +76,8 @@ fn law_21_critical_checks_within_what_is_left_are_never_denied() {
         let (burst, amount) = (quota.burst(), quota.amount().min(quota.burst()));
         let period = policies::longest_us(&policy);
         let left = burst - priority.units_of(burst);
-        // Half of what is left, so that an algorithm which counts more than the last period has room too.
+        // Half of what is left, so that an algorithm which counts more than the last period has
+        // room too.
         let pace =
             u128::from(period) * u128::from(burst) * 2 / (u128::from(amount) * u128::from(left));
         let pace = pace as u64 + 1;

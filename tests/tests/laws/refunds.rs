@@ -1,5 +1,5 @@
-//! Laws 12 and 20: a peek changes nothing, a reset makes the state fresh, a refund gives back what was spent as if it had
-//! been given back at once.
+//! Laws 12 and 20: a peek changes nothing, a reset makes the state fresh, a refund gives back what
+//! was spent as if it had been given back at once.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -110,7 +110,8 @@ fn law_12_a_reset_makes_the_state_fresh() {
     });
 }
 
-/// Sixty reservations of the whole burst, one in each period, are cancelled at one instant, with a check after each.
+/// Sixty reservations of the whole burst, one in each period, are cancelled at one instant, with a
+/// check after each.
 #[test]
 fn law_20_late_refunds_give_no_unit_twice() {
     on_every_store(|subject, _, algorithm| {
@@ -245,7 +246,8 @@ fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
     });
 }
 
-/// Other requests keep the bucket empty while one works for 20 seconds, which is two times the drain time.
+/// Other requests keep the bucket empty while one works for 20 seconds, which is two times the
+/// drain time.
 #[test]
 fn law_20_a_token_bucket_that_was_busy_gets_everything_back() {
     on_every_store(|subject, _, algorithm| {
@@ -305,7 +307,8 @@ fn law_20_a_token_bucket_that_was_drained_gets_everything_back_without_a_reserva
     });
 }
 
-/// Half of the burst is missing at least, whatever was spent and returned before, and however long the work takes.
+/// Half of the burst is missing at least, whatever was spent and returned before, and however long
+/// the work takes.
 #[test]
 fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
     on_every_store(|subject, dice, algorithm| {
@@ -364,7 +367,8 @@ fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
     });
 }
 
-/// The trace keeps two times. It returns nothing of an older reservation, and no more than was missing since.
+/// The trace keeps two times. It returns nothing of an older reservation, and no more than was
+/// missing since.
 #[test]
 fn law_20_a_token_bucket_remembers_two_times() {
     on_every_store(|subject, dice, algorithm| {
@@ -541,8 +545,8 @@ fn law_20_a_refund_returns_no_less_than_what_cannot_have_accrued_since() {
     });
 }
 
-/// A settlement takes no more from what is stored than the units that it returns, whatever quota its decision knew. A denial
-/// takes nothing.
+/// A settlement takes no more from what is stored than the units that it returns, whatever quota
+/// its decision knew. A denial takes nothing.
 #[test]
 fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
     on_every_store(|subject, dice, algorithm| {

@@ -20,7 +20,8 @@ struct Crowd {
     span_us: u64,
 }
 
-/// An answer: the time of the question, the caller, and the delay or, when it was refused, the time until it comes back.
+/// An answer: the time of the question, the caller, and the delay or, when it was refused, the time
+/// until it comes back.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     asked: u64,

@@ -1,4 +1,5 @@
-//! Buckets that are filled at once: the first unit starts a timer, and when it ends the bucket is full again.
+//! Buckets that are filled at once: the first unit starts a timer, and when it ends the bucket is
+//! full again.
 
 use tollgate::{Policy, Quota};
 
@@ -20,7 +21,8 @@ fn burst_fill(capacity: u32) -> impl FnMut(u64) -> bool {
     }
 }
 
-/// Refills `tokens` at whole seconds since the bucket was made, as `refillIntervally` of Bucket4j does.
+/// Refills `tokens` at whole seconds since the bucket was made, as `refillIntervally` of Bucket4j
+/// does.
 fn bucket4j(capacity: u64, tokens: u64) -> impl FnMut(u64) -> bool {
     let (mut available, mut refills) = (capacity, 0);
     move |now| {

@@ -1,4 +1,5 @@
-//! express-rate-limit: `rateLimit({ windowMs: 15 * 60 * 1000, limit: 100 })` with its store in memory.
+//! express-rate-limit: `rateLimit({ windowMs: 15 * 60 * 1000, limit: 100 })` with its store in
+//! memory.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use super::{SECOND, assert_same_admissions, in_process, trace};
 
 const WINDOW: u64 = 15 * 60 * SECOND;
 
-/// Counts hits until the reset time, which is one window after the hit that found the counter expired.
+/// Counts hits until the reset time, which is one window after the hit that found the counter
+/// expired.
 fn express() -> impl FnMut(u64) -> bool {
     let (mut hits, mut reset) = (0, 0);
     move |now| {

@@ -28,7 +28,8 @@ fn a_window_from_the_first_hit_admits_what_incr_and_expire_admit() {
     let (mut dice, key) = (Dice::new(1), Key::from("client"));
     let (mut now, mut opened, mut admitted, mut windows) = (0_u64, None::<u64>, 0, 0);
     for at in 0..400 {
-        // Minutes from an edge: the clock of the server runs on while a slow machine sends the two calls.
+        // Minutes from an edge: the clock of the server runs on while a slow machine sends the two
+        // calls.
         now += dice.pick(&[0, 60, 600, 1_500, 4_000]);
         while opened.is_some_and(|opened| (now - opened).abs_diff(3_600) < 300) {
             now += 60;

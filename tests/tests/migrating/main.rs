@@ -1,6 +1,8 @@
-//! The pairs of `docs/migrating.md`: what is written there beside another limiter admits the same requests.
+//! The pairs of `docs/migrating.md`: what is written there beside another limiter admits the same
+//! requests.
 //!
-//! The other limiter is its Lua on a real server, its crate, or a model of it. Both decide the same trace.
+//! The other limiter is its Lua on a real server, its crate, or a model of it. Both decide the same
+//! trace.
 
 mod burst_fill;
 mod express;
@@ -21,7 +23,8 @@ const SECOND: u64 = 1_000_000;
 /// The start of a trace in microseconds: a multiple of a second.
 const START: u64 = START_US - START_US % SECOND;
 
-/// Returns the times of a trace, in microseconds since its start. The time between two requests is one of the gaps.
+/// Returns the times of a trace, in microseconds since its start. The time between two requests is
+/// one of the gaps.
 fn trace(seed: u64, len: usize, gaps: &[u64]) -> Vec<u64> {
     let mut dice = Dice::new(seed);
     let mut now = 0;
@@ -33,7 +36,8 @@ fn trace(seed: u64, len: usize, gaps: &[u64]) -> Vec<u64> {
     times
 }
 
-/// Decides a trace of requests of one unit by both limiters, and returns how many requests were admitted.
+/// Decides a trace of requests of one unit by both limiters, and returns how many requests were
+/// admitted.
 #[track_caller]
 fn assert_same_admissions(
     times: &[u64],

@@ -1,4 +1,5 @@
-//! An annotation "100 a minute per seller": a counter for each seller, whose window opens with the first call.
+//! An annotation "100 a minute per seller": a counter for each seller, whose window opens with the
+//! first call.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! The limiter of Spring Cloud Gateway: its script on a real server, and a model of it for short expiries.
+//! The limiter of Spring Cloud Gateway: its script on a real server, and a model of it for short
+//! expiries.
 
 use tollgate::{Key, Policy, PolicySet, Quota};
 use tollgate_rules::{Format, RuleSet, spring};
@@ -6,7 +7,8 @@ use tollgate_test_support::{Dice, InRedis, Subject};
 
 use super::{SECOND, START, assert_same_admissions, in_process, trace};
 
-/// Decides as `request_rate_limiter.lua` does, in other words. It gets the time as an argument, which that script allows.
+/// Decides as `request_rate_limiter.lua` does, in other words. It gets the time as an argument,
+/// which that script allows.
 const SCRIPT: &str = "
 local rate, capacity, now, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local tokens = tonumber(redis.call('GET', KEYS[1]) or capacity)

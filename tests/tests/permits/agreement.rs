@@ -1,5 +1,5 @@
-//! The script that grants permits and the pure function agree, bit for bit, on hostile streams of calls. Mistakes that
-//! are built into the script are found.
+//! The script that grants permits and the pure function agree, bit for bit, on hostile streams of
+//! calls. Mistakes that are built into the script are found.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Permits on real servers: the script beside the pure function, replicas that share a limit, lost replies, servers that
-//! restart, and processes that are killed or stopped.
+//! Permits on real servers: the script beside the pure function, replicas that share a limit, lost
+//! replies, servers that restart, and processes that are killed or stopped.
 
 mod agreement;
 mod faults;

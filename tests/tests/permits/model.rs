@@ -1,5 +1,6 @@
-//! A model of the schedules: the pure functions of the server and of the replicas, with crashes, stalls, calls that are
-//! lost, late or repeated, replies that are lost or late, clocks that differ, and servers that lose their state.
+//! A model of the schedules: the pure functions of the server and of the replicas, with crashes,
+//! stalls, calls that are lost, late or repeated, replies that are lost or late, clocks that
+//! differ, and servers that lose their state.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -179,7 +180,8 @@ impl World {
             2 => self.dice.below(LIFE_US / 3),
             // A stall of everything that is longer than a life.
             3 if self.dice.below(8) == 0 => LIFE_US + self.dice.below(LIFE_US),
-            // Around the instant at which a lease ends on the clock of its replica or at the server.
+            // Around the instant at which a lease ends on the clock of its replica or at the
+            // server.
             4 => LIFE_US / 1_000 * 999 + self.dice.below(3),
             5 => LIFE_US / 1_000 - 1 + self.dice.below(3),
             _ => self.dice.below(LIFE_US / 20),

@@ -1,5 +1,5 @@
-//! Three processes share four permits. One of them holds half, and is killed or stopped. Four processes share twenty, and
-//! learn that there are eight.
+//! Three processes share four permits. One of them holds half, and is killed or stopped. Four
+//! processes share twenty, and learn that there are eight.
 
 use std::{env, process::Command, time::Duration};
 
@@ -16,7 +16,8 @@ const LIFE: Duration = Duration::from_secs(2);
 
 const URL: &str = "PERMITS_URL";
 
-/// Runs as one of the processes, which the tests below start. Does nothing in a usual run of the tests.
+/// Runs as one of the processes, which the tests below start. Does nothing in a usual run of the
+/// tests.
 #[test]
 fn worker() {
     if let Ok(url) = env::var(URL) {
@@ -33,8 +34,8 @@ fn program(server: &RedisServer) -> Command {
     command
 }
 
-/// Disturbs the first process, so that the others get its permits. At no time are more than four pieces of work in
-/// progress, or more than four permits held at the server.
+/// Disturbs the first process, so that the others get its permits. At no time are more than four
+/// pieces of work in progress, or more than four permits held at the server.
 fn others_get_the_permits(disturb: impl Fn(&mut SharedPermits), after: impl Fn(&SharedPermits)) {
     for is_exact in [true, false] {
         let server = RedisServer::start();

@@ -1,4 +1,5 @@
-//! Law 1 with four processes at one server, on the real clock: never above the bound, and close to it.
+//! Law 1 with four processes at one server, on the real clock: never above the bound, and close to
+//! it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -81,7 +82,8 @@ fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
         let least = match algorithm {
             // Locked for longer than the processes run.
             Algorithm::Lockout { .. } => amount,
-            // The demand exceeds the quota, so every unit that accrues while the machine runs is spent.
+            // The demand exceeds the quota, so every unit that accrues while the machine runs is
+            // spent.
             _ => amount * running(hot.inner_us, still) / 1_000_000 * 99 / 100,
         };
         assert!(

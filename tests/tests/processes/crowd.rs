@@ -5,7 +5,8 @@ use std::time::Duration;
 use tollgate_test_support::Crowd;
 use tollgate_tests::{Process, RedisServer};
 
-/// The callers of all processes, the longest wait of each in milliseconds, and how many times the turns they ask for.
+/// The callers of all processes, the longest wait of each in milliseconds, and how many times the
+/// turns they ask for.
 const CROWDS: [(usize, u64, f64); 5] = [
     (8, 40, 1.2),
     (16, 40, 20.0),

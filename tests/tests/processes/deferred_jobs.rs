@@ -132,15 +132,17 @@ fn deferred_jobs_arrive_at_the_rate_and_none_is_lost_when_a_worker_is_killed() {
     }
 
     let arrivals = arrivals(receiver);
-    // `due` is not later than the turn, so this is an upper bound of the time on the way, however slow the machine is.
+    // `due` is not later than the turn, so this is an upper bound of the time on the way, however
+    // slow the machine is.
     let latest = arrivals
         .iter()
         .map(|arrival| arrival.arrived.saturating_sub(arrival.due))
         .max()
         .expect("arrivals");
     let times: Vec<_> = arrivals.iter().map(|arrival| arrival.arrived).collect();
-    // One job more than the limit leaves a period and a margin after the first. So at least this time lies between their
-    // arrivals: more than a period, while no job is late by more than the margin.
+    // One job more than the limit leaves a period and a margin after the first. So at least this
+    // time lies between their arrivals: more than a period, while no job is late by more than the
+    // margin.
     let period = ((PERIOD + MARGIN).as_micros() as u64).saturating_sub(latest);
     let most = most_in(times, period);
     assert!(

@@ -1,4 +1,5 @@
-//! The bound of a leased key over four processes, while one is killed, one stands still, and connections are cut.
+//! The bound of a leased key over four processes, while one is killed, one stands still, and
+//! connections are cut.
 
 use std::time::Duration;
 
@@ -44,7 +45,8 @@ fn four_processes_never_exceed_the_bound_when_one_is_killed_one_stands_still_and
     assert!(above <= 0, "{above} units above the bound");
 }
 
-/// Returns the units above the bound of one state that four processes were admitted while `disturb` happened.
+/// Returns the units above the bound of one state that four processes were admitted while `disturb`
+/// happened.
 fn above(server: &RedisServer, disturb: impl FnOnce()) -> i64 {
     let replicas = start(server);
     replicas.wait_until_drained();

@@ -1,5 +1,5 @@
-//! Four processes at one server are linearisable: their decisions, in the order of the server's time, are those of the
-//! Rust functions for one caller who makes the same checks in that order.
+//! Four processes at one server are linearisable: their decisions, in the order of the server's
+//! time, are those of the Rust functions for one caller who makes the same checks in that order.
 
 use std::{cmp::Reverse, ffi::OsString, process::Command, sync::LazyLock, thread};
 
@@ -23,9 +23,9 @@ struct Record {
 }
 
 impl Record {
-    /// Returns the place in the order in which the server decided. The checks of one call have the same microsecond. Each
-    /// check that passes leaves fewer units than there were before it, and the other checks of these units come before
-    /// it.
+    /// Returns the place in the order in which the server decided. The checks of one call have the
+    /// same microsecond. Each check that passes leaves fewer units than there were before it, and
+    /// the other checks of these units come before it.
     fn order(&self) -> (u64, u64, Reverse<u64>, bool) {
         let mut words = self.decision.split(' ');
         let is_allowed = words.next() == Some("1");
@@ -119,7 +119,8 @@ fn is_linear(name: &str) {
     let policies = policies::named(name);
     let records = record(name);
     replay(&policies, &records);
-    // The test is meaningful only if the processes competed, and some checks passed and some were denied.
+    // The test is meaningful only if the processes competed, and some checks passed and some were
+    // denied.
     let passed = records
         .iter()
         .filter(|it| it.cost > 0 && it.decision.starts_with('1'))

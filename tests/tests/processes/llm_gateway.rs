@@ -1,5 +1,5 @@
-//! The example of a language model: estimates, settlement at the end of a stream, clients that hang up, streams at the same
-//! time, header formats.
+//! The example of a language model: estimates, settlement at the end of a stream, clients that hang
+//! up, streams at the same time, header formats.
 
 use std::{io::BufRead, net::SocketAddr, time::Duration};
 

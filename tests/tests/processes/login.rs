@@ -1,4 +1,5 @@
-//! The log-in example over HTTP: many log-ins at once, spellings of a name, users that do not exist.
+//! The log-in example over HTTP: many log-ins at once, spellings of a name, users that do not
+//! exist.
 
 use std::{
     net::SocketAddr,
@@ -140,7 +141,8 @@ fn log_ins_by_turns() {
             [401, 401, 200, 401, 401, 200, 401, 401, 401, 429],
             "{url:?}"
         );
-        // Seven wrong ones came from this address. Three more lock it, although others log in meanwhile.
+        // Seven wrong ones came from this address. Three more lock it, although others log in
+        // meanwhile.
         let guesses = ["nobody", "somebody", "whoever"];
         for user in guesses {
             assert_eq!(service.log_in("berta", "secret").status, 200);

@@ -1,7 +1,9 @@
-//! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
-//! with wrong clocks, the quickstart, the examples of priorities, of enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
-//! limits come from a database, that defers jobs, of outgoing calls, of a language model, of long exports, of WebSockets, with metrics for
-//! Prometheus, and that counts in a file, and the playground.
+//! Tests that start other programs: several processes at one server, also with leases, and with
+//! callers that wait, processes with wrong clocks, the quickstart, the examples of priorities, of
+//! enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
+//! limits come from a database, that defers jobs, of outgoing calls, of a language model, of long
+//! exports, of WebSockets, with metrics for Prometheus, and that counts in a file, and the
+//! playground.
 
 mod bound;
 mod clocks;
@@ -30,6 +32,6 @@ mod websocket;
 
 use std::time::Duration;
 
-/// Half of the deadline of a check. The examples are as a user writes them, and have no longer one. So a scene that fails while
-/// the machine stands still for so long says nothing.
+/// Half of the deadline of a check. The examples are as a user writes them, and have no longer one.
+/// So a scene that fails while the machine stands still for so long says nothing.
 const STANDSTILL: Duration = Duration::from_millis(25);

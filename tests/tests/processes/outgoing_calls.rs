@@ -1,4 +1,5 @@
-//! The example of outgoing calls: two instances that share the limit of a third, which is the service.
+//! The example of outgoing calls: two instances that share the limit of a third, which is the
+//! service.
 
 use std::{
     net::SocketAddr,
@@ -81,7 +82,8 @@ fn two_instances_use_the_limit_of_a_service_and_do_not_exceed_it() {
 fn calls_within_the_limit() {
     let outcome = run(None);
     assert_eq!(outcome.seen("accepted"), 2 * CALLS);
-    // A call each 20 ms of both instances together. Without a limit that they share, it would be half of the time.
+    // A call each 20 ms of both instances together. Without a limit that they share, it would be
+    // half of the time.
     let least = Duration::from_millis((2 * CALLS - 1) * 20);
     assert!(
         outcome.took >= least,
@@ -99,7 +101,8 @@ fn calls_within_the_limit() {
         "{:?}",
         outcome.said
     );
-    // 50 calls a second, less the margin of 3 %. Twice the time is allowed, because the machine may be busy.
+    // 50 calls a second, less the margin of 3 %. Twice the time is allowed, because the machine may
+    // be busy.
     let ideal_ms = (2 * CALLS - 1) * 20 * 103 / 100;
     assert!(
         outcome.seen("took_ms") <= 2 * ideal_ms,
@@ -138,8 +141,9 @@ fn calls_in_a_pause() {
 fn a_service_that_refuses_everything_gets_no_storm_of_retries() {
     let outcome = run(Some(("REFUSE_ALL", "1")));
     assert_eq!(outcome.seen("accepted"), 0);
-    // One retry a second from each instance, counted over ten seconds. The budget of tower forgets half of its seconds when they
-    // are a little longer. Without a budget there would be two retries of each call.
+    // One retry a second from each instance, counted over ten seconds. The budget of tower forgets
+    // half of its seconds when they are a little longer. Without a budget there would be two
+    // retries of each call.
     let reserve = 2 * 10 * (outcome.took.as_secs() / 5 + 1);
     let seen = outcome.seen("refused");
     assert!(

@@ -24,7 +24,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// Returns the latest time at which the server can have decided: the process slept for the delay after it.
+    /// Returns the latest time at which the server can have decided: the process slept for the
+    /// delay after it.
     fn decided_by(&self) -> u64 {
         self.came - self.delay
     }
@@ -85,7 +86,8 @@ fn departures_of_four_processes_are_spaced_and_in_order() {
     let mut came: Vec<u64> = turns.iter().map(|turn| turn.came).collect();
     came.sort_unstable();
 
-    // No turn is early: of i + 1 departures the last lies i units after the first one. This bound is exact.
+    // No turn is early: of i + 1 departures the last lies i units after the first one. This bound
+    // is exact.
     for (at, &came) in (0..).zip(&came) {
         assert!(
             came >= first_asked + at * UNIT_US,
@@ -93,15 +95,16 @@ fn departures_of_four_processes_are_spaced_and_in_order() {
             came - first_asked
         );
     }
-    // No turn stays unused: a task asks for the next one only after its last one, so those of the other tasks are ahead at most.
+    // No turn stays unused: a task asks for the next one only after its last one, so those of the
+    // other tasks are ahead at most.
     let longest = turns.iter().map(|turn| turn.delay).max().expect("a turn");
     assert!(
         longest <= BURST * UNIT_US,
         "{longest} µs for the turns of {BURST} tasks"
     );
 
-    // First come, first served: a request after another's decision has a later turn. Both times are bounds that hold
-    // however slow a process runs.
+    // First come, first served: a request after another's decision has a later turn. Both times are
+    // bounds that hold however slow a process runs.
     let mut compared = 0;
     for first in &turns {
         for second in turns

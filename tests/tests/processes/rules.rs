@@ -1,4 +1,5 @@
-//! The example of rules with the file `ranked.yaml`: ranks, networks, and a limit that is brought into force.
+//! The example of rules with the file `ranked.yaml`: ranks, networks, and a limit that is brought
+//! into force.
 
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 

@@ -1,9 +1,9 @@
-//! The scripts and the Rust functions agree, bit for bit, on hostile streams of checks: on Redis and on Valkey. So does the
-//! adapter over a map, which runs the functions on bytes.
+//! The scripts and the Rust functions agree, bit for bit, on hostile streams of checks: on Redis
+//! and on Valkey. So does the adapter over a map, which runs the functions on bytes.
 //!
-//! Both receive the same (Δt, key, cost). The Rust functions decide first, so that a step can aim at the microsecond at
-//! which the last answer changes. The test compares the decision, the remaining units and the waits of every policy, the
-//! stored bytes and the expiry.
+//! Both receive the same (Δt, key, cost). The Rust functions decide first, so that a step can aim
+//! at the microsecond at which the last answer changes. The test compares the decision, the
+//! remaining units and the waits of every policy, the stored bytes and the expiry.
 
 use std::ops::Range;
 

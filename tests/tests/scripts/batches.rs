@@ -1,4 +1,5 @@
-//! A batch decides as the same checks one by one: for every algorithm, for sets, and for equal keys.
+//! A batch decides as the same checks one by one: for every algorithm, for sets, and for equal
+//! keys.
 
 use tollgate::{
     Cost, Costs, Key,

@@ -1,4 +1,5 @@
-//! Arguments typed in decimal, as a person does with `redis-cli`, decide as the packed arguments of the store.
+//! Arguments typed in decimal, as a person does with `redis-cli`, decide as the packed arguments of
+//! the store.
 
 use tollgate::{
     Cost, Key, Policy, PolicySet, Quota,

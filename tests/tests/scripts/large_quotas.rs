@@ -87,14 +87,16 @@ fn muldiv_is_exact_for_all_factors_that_the_scripts_have() {
     }
 }
 
-/// Two products that differ by one, and are one number as doubles: a sliding window must tell them apart.
+/// Two products that differ by one, and are one number as doubles: a sliding window must tell them
+/// apart.
 #[test]
 fn a_sliding_window_tells_products_apart_that_are_equal_as_doubles() {
     let mut redis = InRedis::new();
     let most = u64::from(u32::MAX);
     let mut tried = 0;
     for previous in (1..4_000).map(|step| most - 999_983 * step) {
-        // At this time before the end of the window the share of the previous units is a whole number and a little more.
+        // At this time before the end of the window the share of the previous units is a whole
+        // number and a little more.
         let Some(left) = inverse(previous, TEN_YEARS_US) else {
             continue;
         };
@@ -134,7 +136,8 @@ fn a_sliding_window_tells_products_apart_that_are_equal_as_doubles() {
     assert_eq!(tried, 20);
 }
 
-/// Returns the number below `modulus` whose product with `number` is one more than a multiple of `modulus`.
+/// Returns the number below `modulus` whose product with `number` is one more than a multiple of
+/// `modulus`.
 fn inverse(number: u64, modulus: u64) -> Option<u64> {
     let (mut old, mut new) = ((i128::from(number), 1_i128), (i128::from(modulus), 0_i128));
     while new.0 != 0 {

@@ -1,4 +1,5 @@
-//! Sets of eight policies, the most there may be: their scripts compile and decide as the Rust functions do.
+//! Sets of eight policies, the most there may be: their scripts compile and decide as the Rust
+//! functions do.
 
 use tollgate::{
     Algorithm, Cost, Costs, ErrorKind, Key, Policy, PolicySet, Quota,

@@ -5,7 +5,8 @@ use tollgate_test_support::{
     Alteration, InRedis, Mutant, compare_leases, find_mutants, leased_algorithms,
 };
 
-/// Mistakes in the scripts of leases: the mistake, the algorithm of the stream, the right text and the wrong one.
+/// Mistakes in the scripts of leases: the mistake, the algorithm of the stream, the right text and
+/// the wrong one.
 const MUTANTS: &[Mutant] = &[
     (
         "units that lapse are not charged",
@@ -291,7 +292,8 @@ fn leases_of_sets_agree_with_the_pure_functions() {
     }
 }
 
-/// The trace of a token bucket lives longer than the units in it, by the units that were returned: up to a burst.
+/// The trace of a token bucket lives longer than the units in it, by the units that were returned:
+/// up to a burst.
 #[test]
 fn outstanding_units_are_remembered_until_no_late_refund_counts() {
     let mut redis = InRedis::new();
@@ -307,8 +309,8 @@ fn outstanding_units_are_remembered_until_no_late_refund_counts() {
     }
 }
 
-/// Makes a script fail when it touches a key that it has deleted, or has given an expiry in the past: the source of a slot
-/// that moves refuses that.
+/// Makes a script fail when it touches a key that it has deleted, or has given an expiry in the
+/// past: the source of a slot that moves refuses that.
 fn watched(text: &str) -> String {
     const WATCH: &str = "
 local gone = {}

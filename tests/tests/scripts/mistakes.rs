@@ -1,4 +1,5 @@
-//! Mistakes of other limiters. Each test is named after the mistake and shows that it is not made here.
+//! Mistakes of other limiters. Each test is named after the mistake and shows that it is not made
+//! here.
 
 use std::{sync::Barrier, time::Duration};
 
@@ -51,8 +52,8 @@ fn expiry_floored_to_whole_seconds() {
     );
 }
 
-/// The clock of the same script: around the edge of a second 20 of 10 are admitted, and no rate below one per second can
-/// be configured.
+/// The clock of the same script: around the edge of a second 20 of 10 are admitted, and no rate
+/// below one per second can be configured.
 #[test]
 fn whole_second_clock() {
     let mut redis = InRedis::new();
@@ -209,8 +210,8 @@ fn no_time_elapsed_is_not_the_first_request() {
     });
 }
 
-/// The caller's clock: 5 s behind, 20 of 20 are admitted at limit 5. Here the server's clock decides: a call carries no
-/// time.
+/// The caller's clock: 5 s behind, 20 of 20 are admitted at limit 5. Here the server's clock
+/// decides: a call carries no time.
 #[test]
 fn the_callers_clock() {
     let script = Script::new(Policy::token_bucket("p", Quota::per_second(5)));

@@ -1,5 +1,6 @@
-//! A mixed batch decides as the same checks one by one: with quotas and costs that differ from key to key, several runs
-//! of one key, damaged states, and quotas that were changed. Mistakes that are built into its script are found.
+//! A mixed batch decides as the same checks one by one: with quotas and costs that differ from key
+//! to key, several runs of one key, damaged states, and quotas that were changed. Mistakes that are
+//! built into its script are found.
 
 use tollgate::{
     Algorithm::{self, FixedWindow, SlidingLog, SlidingWindow, TokenBucket},

@@ -1,5 +1,5 @@
-//! Shows that the comparison with the Rust functions finds mistakes: each mutant is a mistake of other limiters, built
-//! into a script, and has to be found.
+//! Shows that the comparison with the Rust functions finds mistakes: each mutant is a mistake of
+//! other limiters, built into a script, and has to be found.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The scripts of reservations and the Rust functions agree, bit for bit, on hostile streams: on keys in debt, on ids that
-//! are used twice, on commits that come late or again, and on changed policies. Mistakes in the scripts are found.
+//! The scripts of reservations and the Rust functions agree, bit for bit, on hostile streams: on
+//! keys in debt, on ids that are used twice, on commits that come late or again, and on changed
+//! policies. Mistakes in the scripts are found.
 
 use std::ops::Range;
 

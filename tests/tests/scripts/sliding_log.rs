@@ -91,7 +91,8 @@ fn a_million_denied_attempts_leave_memory_and_work_as_they_were() {
         batches.push(since.filter(|&(_, calls)| calls > 0).collect::<Vec<_>>());
     }
     assert_eq!(size(&mut redis, &policy, &key), before);
-    // The work is counted, not timed: the last calls run the same commands as the first ones, and none of them writes.
+    // The work is counted, not timed: the last calls run the same commands as the first ones, and
+    // none of them writes.
     assert!(
         batches.iter().all(|batch| *batch == batches[0]),
         "{:?} then {:?}",
@@ -165,7 +166,8 @@ async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
         (ErrorKind::Config, "tag must be at most 64 bytes, got 65")
     );
 
-    // A cost of two exceeds the rest. A denied attempt adds no entry, an admitted one adds an entry per unit.
+    // A cost of two exceeds the rest. A denied attempt adds no entry, an admitted one adds an entry
+    // per unit.
     assert!(
         limiter
             .check("192.0.2.7")

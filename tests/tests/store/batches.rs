@@ -83,7 +83,8 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
     );
 }
 
-/// Lets so many callers check keys of their own, one after the other. Returns the calls of scripts for each check.
+/// Lets so many callers check keys of their own, one after the other. Returns the calls of scripts
+/// for each check.
 async fn calls_per_check(
     server: &RedisServer,
     limiter: &Limiter,
@@ -114,7 +115,8 @@ async fn calls_per_check(
     (calls() - before) as f64 / (callers * checks) as f64
 }
 
-/// So many callers send their own checks, which is sooner than to share calls. With more, calls are worth sharing.
+/// So many callers send their own checks, which is sooner than to share calls. With more, calls are
+/// worth sharing.
 #[tokio::test]
 async fn callers_share_their_calls_when_they_are_more_than_sixteen() {
     let server = RedisServer::start();

@@ -1,4 +1,5 @@
-//! The circuit breaker of `RedisStore`: what opens it, what it saves while it is open, and what closes it.
+//! The circuit breaker of `RedisStore`: what opens it, what it saves while it is open, and what
+//! closes it.
 
 use std::{
     collections::BTreeSet,
@@ -68,7 +69,8 @@ async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_wa
     server.resume();
     available_again(&store).await;
     assert_eq!(spent(&patient, "acme").await, 3);
-    // All three were sent, and none of the 10 000. The peek and a count of the replicas are calls, too.
+    // All three were sent, and none of the 10 000. The peek and a count of the replicas are calls,
+    // too.
     let sent = server.calls("evalsha") - before;
     assert!((3..10).contains(&sent), "{sent} calls");
 }
@@ -226,7 +228,8 @@ async fn no_check_connects_while_the_breaker_is_open_and_one_connection_is_made_
         .connect()
         .await
         .expect("a store");
-    // A call on the closing connection may wait for its deadline, which has to be shorter than that of the test.
+    // A call on the closing connection may wait for its deadline, which has to be shorter than that
+    // of the test.
     let limiter = limiter(&store, PATIENCE / 10, Outage::Open);
     wait::until_async("the store decides", PATIENCE, async || {
         !limiter.check("acme").await.expect("open").is_degraded()

@@ -1,4 +1,5 @@
-//! `RedisStore` in a Redis Cluster without faults: rights, seeds, diagnosis, and configuration errors.
+//! `RedisStore` in a Redis Cluster without faults: rights, seeds, diagnosis, and configuration
+//! errors.
 
 use std::sync::Arc;
 
@@ -198,7 +199,8 @@ async fn branches_in_different_slots_are_refused_and_nothing_is_charged() {
     };
     assert_eq!(keys(), 0);
 
-    // Branches below one level are decided, and so are policies on one of several branches, wherever the others lie.
+    // Branches below one level are decided, and so are policies on one of several branches,
+    // wherever the others lie.
     let nested = Key::new("acme").child(apart.clone());
     assert!(
         limiter.can_decide(&nested)

@@ -117,7 +117,8 @@ fn names_are_digests_whose_secret_is_random_unless_told_otherwise() {
     let secret = KeySecret::new(b"from the configuration");
     let random: BTreeSet<_> = (0..10).map(|_| name(DeniedKeys::new(10))).collect();
     assert_eq!(random.len(), 10, "each sketch has a secret of its own");
-    // A name of hexadecimal digits has no dot, so it does not show the address. Any digits may stand in it by chance.
+    // A name of hexadecimal digits has no dot, so it does not show the address. Any digits may
+    // stand in it by chance.
     assert!(
         random
             .iter()

@@ -22,8 +22,8 @@ fn sets(algorithms: &[Algorithm]) -> Vec<PolicySet> {
     algorithms.rchunks(8).map(set).collect()
 }
 
-/// The rights that the diagnosis does not try: a PING may be refused, and the others repair a log or remove an entry
-/// from its middle.
+/// The rights that the diagnosis does not try: a PING may be refused, and the others repair a log
+/// or remove an entry from its middle.
 const UNTRIED: [&str; 5] = ["+ping", "+lrange", "+lrem", "+lset", "+rpush"];
 
 /// The algorithms that are no log.

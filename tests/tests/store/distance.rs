@@ -1,4 +1,5 @@
-//! A server whose answers come after the deadline: its distance is measured, and checks do not wait for it.
+//! A server whose answers come after the deadline: its distance is measured, and checks do not wait
+//! for it.
 
 use std::time::{Duration, Instant};
 

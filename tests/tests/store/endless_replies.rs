@@ -1,4 +1,5 @@
-//! A server that sends more than was asked for: the connection ends before the reply is kept, and the outage rule decides.
+//! A server that sends more than was asked for: the connection ends before the reply is kept, and
+//! the outage rule decides.
 
 use tollgate::{Cost, ErrorKind, Limiter, Policy, Quota, RedisStore, redis::RedisStoreBuilder};
 use tollgate_test_support::{PATIENCE, patient_limiter};
@@ -9,7 +10,8 @@ const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 /// More than any reply of a store has.
 const MUCH: usize = 4 * 1024 * 1024;
 
-/// Returns the bytes of replies that do not end: their beginning, and then the same bytes again and again.
+/// Returns the bytes of replies that do not end: their beginning, and then the same bytes again and
+/// again.
 fn endless(begin: &str, again: &str) -> Mode {
     Mode::Garbage(
         [

@@ -1,4 +1,5 @@
-//! `RedisStore` through faults of its server: away, silent, wrong replies, wrong password, missing rights.
+//! `RedisStore` through faults of its server: away, silent, wrong replies, wrong password, missing
+//! rights.
 
 use std::{
     future::Future,

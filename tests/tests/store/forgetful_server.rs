@@ -1,5 +1,5 @@
-//! A server that forgets its scripts for single calls: it forwards all commands to a real server, and answers some calls of
-//! a script itself.
+//! A server that forgets its scripts for single calls: it forwards all commands to a real server,
+//! and answers some calls of a script itself.
 
 use std::{
     io::{BufReader, Write},
@@ -52,8 +52,8 @@ impl ForgetfulServer {
         format!("redis://{}", self.addr)
     }
 
-    /// Makes the server forget the scripts of the next calls by SHA-1, so many of them. Another client has loaded the
-    /// scripts again before the calls behind them arrive.
+    /// Makes the server forget the scripts of the next calls by SHA-1, so many of them. Another
+    /// client has loaded the scripts again before the calls behind them arrive.
     pub(crate) fn forget(&self, calls: usize) {
         self.refusals.store(calls, Ordering::SeqCst);
     }

@@ -1,4 +1,5 @@
-//! The adapter that makes a store of bytes under keys, over a map that several processes would share.
+//! The adapter that makes a store of bytes under keys, over a map that several processes would
+//! share.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

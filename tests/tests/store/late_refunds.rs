@@ -1,7 +1,8 @@
-//! Units that come back after a response, while other requests are under way: below the limit nobody is denied.
+//! Units that come back after a response, while other requests are under way: below the limit
+//! nobody is denied.
 //!
-//! A unit takes half a minute to accrue, so a machine that stands still for ten seconds costs a third of a unit for each request
-//! that is under way.
+//! A unit takes half a minute to accrue, so a machine that stands still for ten seconds costs a
+//! third of a unit for each request that is under way.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -18,7 +19,8 @@ const REQUESTS: usize = 240;
 /// How long a request works.
 const WORK: Duration = Duration::from_millis(4);
 
-/// Returns a limit that so many callers do not reach at once: alone, beside another one, and leased.
+/// Returns a limit that so many callers do not reach at once: alone, beside another one, and
+/// leased.
 fn limits(callers: usize) -> [Vec<Policy>; 3] {
     let logins = Policy::token_bucket(
         "logins",
@@ -63,7 +65,8 @@ async fn check_and_refund(limiter: Limiter) -> bool {
     decision.is_allowed()
 }
 
-/// Logs in with success through a layer that charges failures alone. Returns whether the request was admitted.
+/// Logs in with success through a layer that charges failures alone. Returns whether the request
+/// was admitted.
 async fn log_in(layer: RateLimitLayer<Global>) -> bool {
     let handler = service_fn(|_: Request<()>| async {
         sleep(WORK).await;

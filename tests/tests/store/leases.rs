@@ -141,7 +141,8 @@ async fn refunds_of_units_that_were_reported_later_come_back() {
     let deployment = Deployment::start(Kind::Server, test).expect("a server");
     let policy = Policy::sliding_log("log", Quota::per_hour(2_000)).leased(Lease::new());
     let limiter = patient_limiter(store(&deployment).await, policy);
-    // The times of the reports are forgotten while the machine stands still, and then another key shows it.
+    // The times of the reports are forgotten while the machine stands still, and then another key
+    // shows it.
     let mut lost = Vec::new();
     for key in ["first", "second", "third"] {
         let mut leased = Vec::new();

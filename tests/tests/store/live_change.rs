@@ -21,7 +21,8 @@ const SETS: u64 = 4;
 /// More than any machine checks while the sets are replaced.
 const AMOUNT: u64 = 1_000_000_000_000;
 
-/// Returns a set with one policy that all sets have, under another quota in each, and one of its own.
+/// Returns a set with one policy that all sets have, under another quota in each, and one of its
+/// own.
 fn set(number: u64) -> PolicySet {
     let number = number % SETS;
     let own = Policy::try_new(

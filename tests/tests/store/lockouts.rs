@@ -1,4 +1,5 @@
-//! Lockouts under attack, on both stores: guesses from many addresses, guesses at many accounts, floods of keys.
+//! Lockouts under attack, on both stores: guesses from many addresses, guesses at many accounts,
+//! floods of keys.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -12,7 +13,8 @@ use tollgate_tests::RedisServer;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Locks an account after five failures, from whichever addresses, and an address after ten, at whichever accounts.
+/// Locks an account after five failures, from whichever addresses, and an address after ten, at
+/// whichever accounts.
 const ACCOUNT: Policy = Policy::lockout("account", Quota::per_hour(5), MINUTE, HOUR);
 const ADDRESS: Policy = Policy::lockout("address", Quota::per_hour(10), MINUTE, HOUR).at_branch(2);
 
@@ -92,7 +94,8 @@ async fn one_address_that_guesses_at_many_accounts_is_locked_and_their_owners_ar
     }
 }
 
-/// A cost that jumps over the amount counts as the last failure, and what is under way in a locked key counts for nothing.
+/// A cost that jumps over the amount counts as the last failure, and what is under way in a locked
+/// key counts for nothing.
 #[tokio::test]
 async fn attempts_at_once_lock_as_attempts_in_turn() {
     let server = RedisServer::start();
@@ -167,7 +170,8 @@ async fn a_flood_of_keys_ends_no_lockout_and_each_of_its_states_expires() {
     }
     let (keys, expiring) = server.keys_and_expires();
     assert_eq!(keys, expiring);
-    // A failure is forgotten with its window, which is shorter than what a lockout is remembered for.
+    // A failure is forgotten with its window, which is shorter than what a lockout is remembered
+    // for.
     let life = |key: &str| {
         let names = server.command(&["KEYS", &format!("tollgate:{{{key}}}:*")]);
         let [name] = names.items() else {

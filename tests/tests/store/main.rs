@@ -1,4 +1,5 @@
-//! Stores as an application uses them: on every deployment of Redis, in process, and through faults.
+//! Stores as an application uses them: on every deployment of Redis, in process, and through
+//! faults.
 
 mod batches;
 mod blocked;

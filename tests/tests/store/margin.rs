@@ -9,8 +9,8 @@ const AMOUNT: u64 = 20;
 const PERIOD: Duration = Duration::from_millis(1_000);
 const MARGIN: Duration = Duration::from_millis(30);
 
-/// Returns when each unit leaves a queue under `quota`, in microseconds. The callers ask at random times, for `cost`
-/// units.
+/// Returns when each unit leaves a queue under `quota`, in microseconds. The callers ask at random
+/// times, for `cost` units.
 async fn departures(quota: Quota, cost: u64, dice: &mut Dice) -> Vec<u64> {
     let clock = Clock::manual(1_000_000_000);
     let store = MemoryStore::builder().clock(clock.clone()).build();

@@ -1,5 +1,5 @@
-//! `MemoryStore` keeps its bound, removes fresh states, and evicts no exhausted key for a new one. A check of it is made
-//! by a builder.
+//! `MemoryStore` keeps its bound, removes fresh states, and evicts no exhausted key for a new one.
+//! A check of it is made by a builder.
 
 use std::{num::NonZeroUsize, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Checks of one key are decided in the order in which they came, also when the server forgets its scripts.
+//! Checks of one key are decided in the order in which they came, also when the server forgets its
+//! scripts.
 
 use std::{
     future::poll_fn,
@@ -71,8 +72,8 @@ async fn equal_checks_keep_their_order_when_the_first_batch_is_refused_and_the_n
     }
 }
 
-/// The answers to several costs differ, so callers cannot change places. All that is under way behind a refused batch is refused
-/// too, as long as nobody loads the scripts again.
+/// The answers to several costs differ, so callers cannot change places. All that is under way
+/// behind a refused batch is refused too, as long as nobody loads the scripts again.
 #[tokio::test]
 async fn checks_of_several_costs_keep_their_order_when_the_server_forgets_its_scripts() {
     let redis = RedisServer::start();
@@ -92,8 +93,8 @@ async fn checks_of_several_costs_keep_their_order_when_the_server_forgets_its_sc
     }
 }
 
-/// Another client has loaded the scripts again before the batch arrives that is under way behind a refused one. So the later
-/// batch may be decided first.
+/// Another client has loaded the scripts again before the batch arrives that is under way behind a
+/// refused one. So the later batch may be decided first.
 #[tokio::test]
 async fn checks_of_several_costs_are_each_charged_once_when_a_batch_is_refused_and_the_next_is_not()
 {
@@ -113,8 +114,8 @@ async fn checks_of_several_costs_are_each_charged_once_when_a_batch_is_refused_a
     }
 }
 
-/// A check of another cost comes while a batch with its key is under way, and that batch is refused. The two may change
-/// places, and both are charged once.
+/// A check of another cost comes while a batch with its key is under way, and that batch is
+/// refused. The two may change places, and both are charged once.
 #[tokio::test]
 async fn a_check_of_another_cost_does_not_wait_for_the_answer_to_one_of_its_key() {
     let redis = RedisServer::start();

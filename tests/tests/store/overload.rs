@@ -16,7 +16,8 @@ fn slow() -> PolicySet {
     PolicySet::try_new((0..8).map(policy)).expect("a set")
 }
 
-/// Asks more than the server can decide. Returns whether the breaker stays closed, and the reasons of the answers.
+/// Asks more than the server can decide. Returns whether the breaker stays closed, and the reasons
+/// of the answers.
 async fn overload() -> (bool, BTreeMap<&'static str, u32>) {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
@@ -68,7 +69,8 @@ async fn overload() -> (bool, BTreeMap<&'static str, u32>) {
     (stays_closed, reasons)
 }
 
-/// A server is silent for the deadlines of three checks in a row where the machine stands still. So the burst is repeated.
+/// A server is silent for the deadlines of three checks in a row where the machine stands still. So
+/// the burst is repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_answered_in_time_is_refused_early_and_the_breaker_stays_closed() {
     let mut seen = Vec::new();

@@ -1,5 +1,5 @@
-//! A server inside the runtime of a test whose clock is paused. Tokio's clock advances only while all tasks wait, so that
-//! the events of one moment have one time, and a minute passes at once.
+//! A server inside the runtime of a test whose clock is paused. Tokio's clock advances only while
+//! all tasks wait, so that the events of one moment have one time, and a minute passes at once.
 
 use std::{
     sync::{
@@ -21,11 +21,13 @@ use tollgate::{Policy, Quota};
 /// The policy whose checks the server allows.
 pub(crate) const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
-/// The reply that allows one check of [`HOURLY`]: a fresh bucket is full again after an hour's fifth.
+/// The reply that allows one check of [`HOURLY`]: a fresh bucket is full again after an hour's
+/// fifth.
 const ALLOWED: &str = ":720000000\r\n";
 
-/// A server that answers PING and allows every check. It listens on a socket of the file system: what is written there
-/// can be read at once, while the system may deliver bytes of a TCP connection later.
+/// A server that answers PING and allows every check. It listens on a socket of the file system:
+/// what is written there can be read at once, while the system may deliver bytes of a TCP
+/// connection later.
 #[derive(Debug)]
 pub(crate) struct PausedServer {
     directory: TempDir,

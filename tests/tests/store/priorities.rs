@@ -262,7 +262,8 @@ async fn a_waiter_of_a_lower_rank_takes_no_unit_of_a_higher_one() {
             .expect("a decision");
         assert!(ready.is_allowed() && ready.delay().is_zero());
     }
-    // The seventh waits until a unit has accrued. Meanwhile four critical checks find the units above the share.
+    // The seventh waits until a unit has accrued. Meanwhile four critical checks find the units
+    // above the share.
     let waiter = tokio::spawn({
         let limiter = limiter.clone();
         async move { limiter.check("all").cost(background()).wait(wait).await }

@@ -1,4 +1,5 @@
-//! Limiters show their policies to operators in Redis, and obey the shares that operators set there.
+//! Limiters show their policies to operators in Redis, and obey the shares that operators set
+//! there.
 
 use std::time::Duration;
 

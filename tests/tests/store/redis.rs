@@ -1,4 +1,5 @@
-//! `RedisStore` at one server: pools, URLs, and the cache of denials. What holds on every deployment: `suite`.
+//! `RedisStore` at one server: pools, URLs, and the cache of denials. What holds on every
+//! deployment: `suite`.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,8 @@ async fn a_pool_lends_one_connection_and_no_decision_pings() {
                 .is_allowed()
         );
     }
-    // The server answers once before the connection is used. A connection that rests is asked again, also on a busy machine.
+    // The server answers once before the connection is used. A connection that rests is asked
+    // again, also on a busy machine.
     let pings = server.calls("ping");
     assert!((1..20).contains(&pings), "{pings} of 200 decisions pinged");
     assert_eq!(pool.status().size, 1);

@@ -1,4 +1,5 @@
-//! The processes with the same limits count themselves in Redis, and an outage divides by the last count.
+//! The processes with the same limits count themselves in Redis, and an outage divides by the last
+//! count.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -237,7 +238,8 @@ async fn a_process_with_very_many_limiters_has_a_bounded_number_of_sets() {
     };
     until(&count(0), 1).await;
     until(&count(99), 1).await;
-    // The last of them have one set together. The sets expire while the machine stands still, and are made again.
+    // The last of them have one set together. The sets expire while the machine stands still, and
+    // are made again.
     let mut most = 0;
     wait::until_async("all sets", PATIENCE, async || {
         let count = sets(&server).len();

@@ -1,4 +1,5 @@
-//! Reservations as an application makes them, in process, on a server, in a cluster, and through faults.
+//! Reservations as an application makes them, in process, on a server, in a cluster, and through
+//! faults.
 
 use std::time::Duration;
 

@@ -42,7 +42,8 @@ fn kill_all(server: &RedisServer) {
     );
 }
 
-/// Signs clients in, and closes each connection with the last answer. Returns the address, and the number of connections.
+/// Signs clients in, and closes each connection with the last answer. Returns the address, and the
+/// number of connections.
 async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
@@ -76,7 +77,8 @@ async fn a_server_that_ends_each_connection_before_a_call_is_sent_counts_as_away
         .build();
     let error = limiter.check("acme").await.expect_err("no decision");
     assert!(error.kind().is_unavailable(), "{error}");
-    // The check and the count of the replicas give up after a few connections each, and do not wait for the deadline.
+    // The check and the count of the replicas give up after a few connections each, and do not wait
+    // for the deadline.
     let accepted = accepted.load(Ordering::Relaxed);
     assert!(
         (2..=12).contains(&accepted),
@@ -84,13 +86,14 @@ async fn a_server_that_ends_each_connection_before_a_call_is_sent_counts_as_away
     );
 }
 
-/// Runs a scene on this number of threads. A connection that is silent while the machine stands still is given up, and so is a
-/// server.
+/// Runs a scene on this number of threads. A connection that is silent while the machine stands
+/// still is given up, and so is a server.
 fn undisturbed(threads: usize, scene: impl AsyncFn()) {
     machine::undisturbed_async(Duration::from_millis(50), threads, scene);
 }
 
-/// Kills all connections again and again, and checks each time. Every check is decided and charged once.
+/// Kills all connections again and again, and checks each time. Every check is decided and charged
+/// once.
 async fn no_decision_is_lost(limiter: &Limiter, servers: &[&RedisServer]) {
     const ROUNDS: u64 = 30;
     const KEYS: u64 = 6;
@@ -220,7 +223,8 @@ async fn a_connection_that_the_server_closes_at_rest_is_replaced() {
     assert_eq!(remaining(&limiter, "acme").await, 999_998);
 }
 
-/// Only a connection to a near server has to prove itself, and a busy machine may measure a far one.
+/// Only a connection to a near server has to prove itself, and a busy machine may measure a far
+/// one.
 #[test]
 fn a_connection_that_was_forgotten_without_a_word_is_replaced_by_the_next_check() {
     machine::undisturbed_async(Duration::from_millis(5), 1, async || {
@@ -279,8 +283,8 @@ fn a_connection_that_was_silent_and_answers_is_kept() {
     });
 }
 
-/// On a paused clock, on which the first answer takes no time: a server that was slow to answer it is not asked before
-/// a check.
+/// On a paused clock, on which the first answer takes no time: a server that was slow to answer it
+/// is not asked before a check.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_silent_answers_before_a_check_is_sent() {
     let mut server = PausedServer::start();

@@ -10,8 +10,8 @@ use crate::breaker::{SHORT, available_again, limiter, spent};
 
 /// Returns a store behind the proxy, a limiter that waits for it, and one with a short deadline.
 ///
-/// On a busy machine, a check with a short deadline can be sent on a new connection and still be late. So the two limiters
-/// have keys of their own where units are counted.
+/// On a busy machine, a check with a short deadline can be sent on a new connection and still be
+/// late. So the two limiters have keys of their own where units are counted.
 fn limiters(proxy: &Proxy, connect_timeout: Duration) -> (RedisStore, Limiter, Limiter) {
     let store = RedisStore::builder(proxy.url())
         .connect_timeout(connect_timeout)

@@ -1,5 +1,5 @@
-//! Calls of every kind to a server that stands still, or answers too late: each counts for the circuit breaker as a
-//! check.
+//! Calls of every kind to a server that stands still, or answers too late: each counts for the
+//! circuit breaker as a check.
 
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ impl Call {
         Self::Permit,
     ];
 
-    /// Returns whether the call has an effect that does not need the answer, so that a server that is far gets it too.
+    /// Returns whether the call has an effect that does not need the answer, so that a server that
+    /// is far gets it too.
     fn has_use_when_late(self) -> bool {
         matches!(
             self,

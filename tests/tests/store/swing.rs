@@ -9,7 +9,8 @@ use crate::paused_server::{HOURLY, PausedServer};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
-/// A result of a check: when it began, how long it took, and the reason where the store did not decide.
+/// A result of a check: when it began, how long it took, and the reason where the store did not
+/// decide.
 struct Sample {
     began: Instant,
     took: Duration,

@@ -1,4 +1,5 @@
-//! Connections to a server: TLS with and without a client certificate, its errors, RESP3, a user, a socket.
+//! Connections to a server: TLS with and without a client certificate, its errors, RESP3, a user, a
+//! socket.
 
 use std::time::Duration;
 

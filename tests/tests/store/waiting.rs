@@ -6,7 +6,8 @@ use tollgate::{Policy, Quota, RedisStore};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::RedisServer;
 
-/// The guide's callers, forty times as fast: a turn each 2.5 ms, a burst of 1000, and 400 callers that wait for 750 ms.
+/// The guide's callers, forty times as fast: a turn each 2.5 ms, a burst of 1000, and 400 callers
+/// that wait for 750 ms.
 #[tokio::test]
 async fn callers_of_the_guide_all_get_their_turns_and_leave_no_place_behind() {
     const TURN: Duration = Duration::from_micros(2_500);
@@ -47,7 +48,8 @@ async fn callers_of_the_guide_all_get_their_turns_and_leave_no_place_behind() {
             .expect("a turn in time")
             .expect("a caller");
     }
-    // Every place in the queue was that of a caller who took it: behind the last turn there is none.
+    // Every place in the queue was that of a caller who took it: behind the last turn there is
+    // none.
     let state = limiter.peek("geocoder").await.expect("a state");
     let left = state.state("geocoder").expect("the policy").reset_after();
     assert!(

@@ -115,7 +115,8 @@ fn metrics_of(query: &str) -> BTreeSet<String> {
     names.map(metric).collect()
 }
 
-/// Returns the labels that a query names: in braces before an operator, and in parentheses after `by`.
+/// Returns the labels that a query names: in braces before an operator, and in parentheses after
+/// `by`.
 fn labels_of(query: &str) -> BTreeSet<String> {
     let between = |open: &str, close: char| {
         let parts = query

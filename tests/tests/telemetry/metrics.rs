@@ -1,4 +1,5 @@
-//! The metrics of limiters and stores, without any layer. The end of an outage: see `outage_log.rs`.
+//! The metrics of limiters and stores, without any layer. The end of an outage: see
+//! `outage_log.rs`.
 
 use std::{
     collections::BTreeMap,

@@ -50,8 +50,8 @@ impl Store for Measured {
     }
 }
 
-/// Refuses all checks but those of the key `first`, as a store with too many waiting checks does. 20 ms have passed
-/// then.
+/// Refuses all checks but those of the key `first`, as a store with too many waiting checks does.
+/// 20 ms have passed then.
 struct Overloaded(MemoryStore);
 
 impl Store for Overloaded {

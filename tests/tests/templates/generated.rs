@@ -13,8 +13,8 @@ pub(super) const NAME: &str = "limited-shop";
 
 /// A directory with the files of the template.
 ///
-/// Placeholders and conditions are replaced by [`expand`], in the way of `cargo generate`. Files that the template excludes
-/// are copied as they are.
+/// Placeholders and conditions are replaced by [`expand`], in the way of `cargo generate`. Files
+/// that the template excludes are copied as they are.
 pub(super) struct Project(TempDir);
 
 pub(super) fn root() -> &'static Path {
@@ -134,7 +134,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Replaces `{{name}}`, and `{% if name == "" %}` with `!=`, `else` and `endif`. A `-` removes the space beside a tag.
+/// Replaces `{{name}}`, and `{% if name == "" %}` with `!=`, `else` and `endif`. A `-` removes the
+/// space beside a tag.
 ///
 /// This is the part of Liquid that the template uses. Everything else is an error.
 fn expand(text: &str, values: &BTreeMap<String, String>) -> Result<String, String> {

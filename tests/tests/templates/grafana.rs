@@ -19,7 +19,8 @@ fn the_compose_file_of_the_example_reads_its_metrics_and_has_the_dashboard() {
         "/etc/prometheus/prometheus.yml",
     ));
     let target = &settings["scrape_configs"][0]["static_configs"][0]["targets"][0];
-    // The example listens on this port by default, and shows its metrics at the path that Prometheus reads by default.
+    // The example listens on this port by default, and shows its metrics at the path that
+    // Prometheus reads by default.
     let default = fs::read_to_string(root().join("examples/support.rs")).expect("the examples");
     let port = default
         .split_once("listen_or(\"127.0.0.1:")

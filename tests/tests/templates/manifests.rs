@@ -1,4 +1,5 @@
-//! The image, the compose file and the manifests of the template: their names, ports and variables are those of the service.
+//! The image, the compose file and the manifests of the template: their names, ports and variables
+//! are those of the service.
 
 use std::collections::BTreeSet;
 
@@ -90,7 +91,8 @@ fn the_image_has_the_program_and_its_ports() {
         file.contains(&format!("/src/target/release/{NAME} /bin/{NAME}\n")),
         "{file}"
     );
-    // What the image is not built from compiles nothing again, and a secret beside it does not get in.
+    // What the image is not built from compiles nothing again, and a secret beside it does not get
+    // in.
     let ignored = project.read(".dockerignore");
     let ignored: Vec<_> = ignored
         .lines()

@@ -149,7 +149,8 @@ fn the_template_of_a_service_builds_limits_by_plan_and_tells_its_metrics() {
         "{denied}"
     );
 
-    // The command knows the limiters without flags. An account that changes its plan keeps what it has spent.
+    // The command knows the limiters without flags. An account that changes its plan keeps what it
+    // has spent.
     let published = wait::until_some("the limiters in Redis", Duration::from_secs(60), || {
         let texts = redis.command(&["ZRANGE", "tollgate:{replicas}:limits", "0", "-1"]);
         let texts: Vec<_> = texts.items().iter().map(Reply::text).collect();

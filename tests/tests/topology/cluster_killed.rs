@@ -1,4 +1,5 @@
-//! `RedisStore` in a Redis Cluster whose masters are killed, one after the other, until none of the first masters runs.
+//! `RedisStore` in a Redis Cluster whose masters are killed, one after the other, until none of the
+//! first masters runs.
 
 use std::{
     sync::{

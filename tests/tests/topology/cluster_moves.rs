@@ -149,8 +149,8 @@ async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
         );
         assert_eq!(remaining(&limiter, key.clone()).await, [10 - spent]);
     }
-    // The first check sends its script by its body, and the first peek does so when the hash is not known. The others send
-    // the hash; each after its own ASKING.
+    // The first check sends its script by its body, and the first peek does so when the hash is not
+    // known. The others send the hash; each after its own ASKING.
     let (later_sha, later_body, later_asking) = script_calls(to);
     assert_eq!(
         (later_sha - sha, later_body - body, later_asking - asking),
@@ -258,7 +258,8 @@ async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
         .build();
     let (key, slot, from, to) = a_key("tired");
     CLUSTER.begin_move(slot, from, to);
-    // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the end of the move.
+    // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the
+    // end of the move.
     for _ in 0..5 {
         let decision = hasty.check(key.clone()).await.expect("open");
         assert_eq!(decision.degraded(), Some(ErrorKind::Timeout));

@@ -1,4 +1,5 @@
-//! `RedisStore` in a Redis Cluster whose master stops answering: connections stay open, no answer comes.
+//! `RedisStore` in a Redis Cluster whose master stops answering: connections stay open, no answer
+//! comes.
 
 use std::{
     sync::{
@@ -53,7 +54,8 @@ async fn a_master_stands_still() {
     }
     stalled.command(&["WAIT", "1", "30000"]);
 
-    // A short stall, in which no replica takes over: the calls that were sent are executed after it, once.
+    // A short stall, in which no replica takes over: the calls that were sent are executed after
+    // it, once.
     let mut calls = 0_u64;
     stalled.pause();
     while store.is_available() {
@@ -145,8 +147,8 @@ async fn a_master_stands_still() {
     );
     assert!(reasons.contains(&"breaker") && asked_others > 0);
 
-    // The stalled master executes the calls that it had received, and learns that it is a replica now. Its charges are
-    // discarded with its data; the slots were charged once at most.
+    // The stalled master executes the calls that it had received, and learns that it is a replica
+    // now. Its charges are discarded with its data; the slots were charged once at most.
     stalled.resume();
     wait::until("the stalled master to be a replica", PATIENCE, || {
         stalled.info("replication")["role"] == "slave"

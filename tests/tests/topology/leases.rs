@@ -1,4 +1,5 @@
-//! The bound of a leased key over four processes that hold units while Sentinels replace the server.
+//! The bound of a leased key over four processes that hold units while Sentinels replace the
+//! server.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ mod moving_scripts;
 mod open_slots;
 mod sentinel;
 
-/// Runs a scene in which servers agree on another master. They do not, for half a minute, after they stood still.
+/// Runs a scene in which servers agree on another master. They do not, for half a minute, after
+/// they stood still.
 fn undisturbed(scene: impl AsyncFn()) {
     tollgate_tests::machine::undisturbed_async(std::time::Duration::from_secs(1), 2, scene);
 }

@@ -1,5 +1,6 @@
-//! The scripts at the source of a slot that is being moved. A call inside a script is refused there when its key does not
-//! exist: no script may delete a key and use it again, and one that is refused may not have written anything.
+//! The scripts at the source of a slot that is being moved. A call inside a script is refused there
+//! when its key does not exist: no script may delete a key and use it again, and one that is
+//! refused may not have written anything.
 
 use tollgate::{
     Algorithm, CalendarUnit, Cost, Key, Policy, PolicySet, Quota, RedisStore, TimeZone,
@@ -27,8 +28,8 @@ enum Planted {
 
 const PLANTED: [Planted; 3] = [Planted::State, Planted::Damaged, Planted::OtherType];
 
-/// The times of a call: soon after the state was written, when it has just lapsed, long after, and on a clock that was
-/// set back.
+/// The times of a call: soon after the state was written, when it has just lapsed, long after, and
+/// on a clock that was set back.
 const TIMES: [u64; 4] = [
     START_US + 1,
     START_US + PERIOD_US,
@@ -230,7 +231,8 @@ async fn every_script_decides_at_the_source_of_a_moving_slot_as_elsewhere() {
                 let reply = call.run(from, "");
                 CLUSTER.cancel_move(slot, from, to);
                 let outcome = (reply, dump(from, call));
-                // What is no list in the place of a log is deleted, and the new server decides. Nothing else was written.
+                // What is no list in the place of a log is deleted, and the new server decides.
+                // Nothing else was written.
                 let is_untouched = |(after, before): (&[Reply; 2], &[Reply; 2])| {
                     after == before || after[0].is_nil()
                 };

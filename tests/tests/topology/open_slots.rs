@@ -1,5 +1,5 @@
-//! `RedisStore` in a Redis Cluster with a slot whose move goes on for long: some of its keys are at one server, some at the
-//! other.
+//! `RedisStore` in a Redis Cluster with a slot whose move goes on for long: some of its keys are at
+//! one server, some at the other.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -35,7 +35,8 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
     let (key, slot, from, to) = a_key("open");
     let keys = keys_beside(&key, 40);
     let mut admitted = BTreeMap::<usize, u64>::new();
-    // Half of the keys exist. The others are new while the slot is open, and begin at the other server.
+    // Half of the keys exist. The others are new while the slot is open, and begin at the other
+    // server.
     for at in 0..20 {
         assert!(
             limiter
@@ -82,7 +83,8 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
         );
     }
     CLUSTER.move_slots([slot], to, from);
-    // Calls over several keys are under way when the first is refused, and one goes out each time that the store forgets.
+    // Calls over several keys are under way when the first is refused, and one goes out each time
+    // that the store forgets.
     assert!(
         refused < 100,
         "{refused} calls refused for {} checks",

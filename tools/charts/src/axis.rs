@@ -29,7 +29,8 @@ impl Axis {
         }
     }
 
-    /// Creates an axis on which each step multiplies by the same factor. It has a tick at each value of the points.
+    /// Creates an axis on which each step multiplies by the same factor. It has a tick at each
+    /// value of the points.
     #[must_use]
     pub fn logarithmic(label: impl Into<String>) -> Self {
         Self {

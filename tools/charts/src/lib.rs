@@ -1,7 +1,7 @@
 //! Draws line charts as SVG.
 //!
-//! A [`Picture`] is a grid of panels with one legend. All panels show the same series, in the same colours. The text is
-//! legible on white and on black pages.
+//! A [`Picture`] is a grid of panels with one legend. All panels show the same series, in the same
+//! colours. The text is legible on white and on black pages.
 //!
 //! ```
 //! use tollgate_charts::{Axis, Panel, Picture};

@@ -201,7 +201,8 @@ pub(crate) fn part(name: &str, url: &str) -> Command {
     command
 }
 
-/// Returns the time in milliseconds that this share of the samples does not exceed; 0 without samples.
+/// Returns the time in milliseconds that this share of the samples does not exceed; 0 without
+/// samples.
 pub(crate) fn quantile<'a>(samples: impl IntoIterator<Item = &'a Sample>, share: f64) -> f64 {
     let mut times: Vec<Duration> = samples.into_iter().map(|sample| sample.took).collect();
     times.sort_unstable();

@@ -1,9 +1,10 @@
 //! Raises the faults that a limiter has to survive, on real servers, and measures what they cost.
 //!
-//! Run it as `cargo xtask faults`, see [`HELP`]. Each row starts its servers on free ports of 127.0.0.1, waits for
-//! conditions, and prints its figures with their targets, as lines of a table. A figure that misses its target is reported and
-//! does not fail the run, because machines differ. A row that cannot be carried out fails the run. Rows that need network
-//! namespaces run only as root; for other users a loud line names them.
+//! Run it as `cargo xtask faults`, see [`HELP`]. Each row starts its servers on free ports of
+//! 127.0.0.1, waits for conditions, and prints its figures with their targets, as lines of a table.
+//! A figure that misses its target is reported and does not fail the run, because machines differ.
+//! A row that cannot be carried out fails the run. Rows that need network namespaces run only as
+//! root; for other users a loud line names them.
 
 use std::{
     env,

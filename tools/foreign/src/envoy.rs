@@ -9,8 +9,8 @@ use tollgate_tests::{Process, ports};
 /// The start of the names of types.
 pub(crate) const TYPES: &str = "type.googleapis.com/envoy.extensions";
 
-/// The address from which Envoy asks its servers. Envoy does not append 127.0.0.1 to `X-Forwarded-For`: it takes the
-/// address of the machine instead.
+/// The address from which Envoy asks its servers. Envoy does not append 127.0.0.1 to
+/// `X-Forwarded-For`: it takes the address of the machine instead.
 pub(crate) const SOURCE: &str = "127.0.0.9";
 
 /// A port of Envoy, and the server behind it.

@@ -1,9 +1,10 @@
-//! Tries Tollgate with clients and proxies that were written elsewhere: Envoy, grpcio, openai, anthropic, http-sfv, httpx,
-//! h2, curl, websockets.
+//! Tries Tollgate with clients and proxies that were written elsewhere: Envoy, grpcio, openai,
+//! anthropic, http-sfv, httpx, h2, curl, websockets.
 //!
-//! Run it as `cargo xtask foreign`, which installs the clients, see [`HELP`]. Each group starts its servers on free
-//! ports of 127.0.0.1, and a script of `python/` that asks them. The script prints a line for each case. A case that is not as
-//! expected fails the run, and so does a group that cannot be carried out.
+//! Run it as `cargo xtask foreign`, which installs the clients, see [`HELP`]. Each group starts its
+//! servers on free ports of 127.0.0.1, and a script of `python/` that asks them. The script prints
+//! a line for each case. A case that is not as expected fails the run, and so does a group that
+//! cannot be carried out.
 
 use std::{
     env,

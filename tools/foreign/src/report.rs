@@ -61,7 +61,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Counts a group with the lines of its scripts, or nothing where it could not be carried out. Returns its table.
+    /// Counts a group with the lines of its scripts, or nothing where it could not be carried out.
+    /// Returns its table.
     pub(crate) fn add(&mut self, group: &Group, lines: Option<Vec<Line>>) -> String {
         self.groups += 1;
         let mut table = format!("## {}\n\n{}\n\n", group.title, group.about);

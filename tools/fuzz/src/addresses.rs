@@ -1,4 +1,5 @@
-//! Generates addresses as proxies write them and requests that carry them, and reads them with the standard library.
+//! Generates addresses as proxies write them and requests that carry them, and reads them with the
+//! standard library.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -35,7 +36,8 @@ impl Belief {
         }
     }
 
-    /// Returns the client of a chain of hops, the nearest first. A hop without an address is `None`.
+    /// Returns the client of a chain of hops, the nearest first. A hop without an address is
+    /// `None`.
     pub(crate) fn client(self, hops: &[Option<IpAddr>]) -> IpAddr {
         let peer = IpAddr::V4(PEER);
         match self {
@@ -162,7 +164,8 @@ pub(crate) fn dressed() -> impl Strategy<Value = (IpAddr, String)> {
     })
 }
 
-/// Builds a request from the peer with these header lines, without those that are no valid header values.
+/// Builds a request from the peer with these header lines, without those that are no valid header
+/// values.
 pub(crate) fn parts(name: &'static str, lines: &[Vec<u8>]) -> Parts {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.extensions.insert(SocketAddr::from((PEER, 50_000)));

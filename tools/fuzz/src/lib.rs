@@ -1,10 +1,12 @@
-//! Feeds the parsers of untrusted input with generated inputs, and checks each result against a law.
+//! Feeds the parsers of untrusted input with generated inputs, and checks each result against a
+//! law.
 //!
-//! Each target is a test. `cargo xtask test` makes 20 000 inputs of each, and `cargo xtask fuzz` five million, optimised. The
-//! inputs come from grammars that know the syntax and how to break it, because random bytes are refused at the first one. The
-//! generator is proptest, which reduces an input that fails before it is shown. It measures no coverage, so each grammar knows
-//! where quotes, brackets, escapes and limits are, and breaks them on purpose. Each law is an oracle that was written
-//! independently of the code, or the parser of the standard library.
+//! Each target is a test. `cargo xtask test` makes 20 000 inputs of each, and `cargo xtask fuzz`
+//! five million, optimised. The inputs come from grammars that know the syntax and how to break it,
+//! because random bytes are refused at the first one. The generator is proptest, which reduces an
+//! input that fails before it is shown. It measures no coverage, so each grammar knows where
+//! quotes, brackets, escapes and limits are, and breaks them on purpose. Each law is an oracle that
+//! was written independently of the code, or the parser of the standard library.
 #![cfg(test)]
 
 use std::{env, fmt};
@@ -17,7 +19,8 @@ use proptest::{
 mod addresses;
 mod targets;
 
-/// Generates inputs and checks each against the law. `PROPTEST_CASES` is their number, and `FUZZ_SEED` draws others.
+/// Generates inputs and checks each against the law. `PROPTEST_CASES` is their number, and
+/// `FUZZ_SEED` draws others.
 ///
 /// # Panics
 ///

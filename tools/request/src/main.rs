@@ -1,12 +1,14 @@
 //! Counts the source files that work for a request: `cargo xtask request`.
 //!
-//! The program starts a Redis server. It runs itself twice under callgrind: once with 101 requests, once with 301. A request
-//! passes a layer with a fixed limiter, and one caller sends one after another. What the second run costs more is the cost of
-//! 200 warm requests. Connecting and starting are not counted, nor what only the first requests do: the second one assembles a
+//! The program starts a Redis server. It runs itself twice under callgrind: once with 101 requests,
+//! once with 301. A request passes a layer with a fixed limiter, and one caller sends one after
+//! another. What the second run costs more is the cost of 200 warm requests. Connecting and
+//! starting are not counted, nor what only the first requests do: the second one assembles a
 //! script. A file counts when its code runs for most of the requests.
 //!
-//! callgrind attributes inlined code to the file that holds it, so what the compiler inlines changes nothing. The tool is
-//! compiled in the profile `request`, with few optimisations, so that no code disappears.
+//! callgrind attributes inlined code to the file that holds it, so what the compiler inlines
+//! changes nothing. The tool is compiled in the profile `request`, with few optimisations, so that
+//! no code disappears.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -26,7 +28,8 @@ const REQUESTS: u64 = 200;
 /// Requests of both runs that come first, and are not counted.
 const FIRST_REQUESTS: u64 = 101;
 
-/// Instructions per request from which a file counts. What runs less is a timer or a refill between requests.
+/// Instructions per request from which a file counts. What runs less is a timer or a refill between
+/// requests.
 const LEAST_INSTRUCTIONS: f64 = 1.5;
 
 type Error = Box<dyn std::error::Error>;

@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 
-/// Begins the folder of a crate of the product, within a path. The standard library has a folder of crates, too.
+/// Begins the folder of a crate of the product, within a path. The standard library has a folder of
+/// crates, too.
 const CRATES: &str = "/crates/tollgate";
 
 /// Holds what the code of each source file cost in a run.
@@ -24,7 +25,8 @@ pub(crate) struct File {
 }
 
 impl Profile {
-    /// Reads a file of callgrind. Calls are left out: the instructions of the called function are counted in its own file.
+    /// Reads a file of callgrind. Calls are left out: the instructions of the called function are
+    /// counted in its own file.
     pub(crate) fn parse(text: &str) -> Self {
         let mut profile = Self::default();
         let mut names = HashMap::new();
@@ -72,7 +74,8 @@ impl Profile {
     }
 }
 
-/// Returns the cost of a line `POSITION COST`. A position is a number, or relative to the one before: `+3`, `-2`, `*`.
+/// Returns the cost of a line `POSITION COST`. A position is a number, or relative to the one
+/// before: `+3`, `-2`, `*`.
 fn cost(line: &str) -> Option<u64> {
     let (position, cost) = line.split_once(' ')?;
     position

@@ -1,9 +1,10 @@
-//! Simulates how processes share a server: `cargo xtask simulate`, and how replicas lease units of a limit:
-//! `cargo xtask simulate leases`.
+//! Simulates how processes share a server: `cargo xtask simulate`, and how replicas lease units of
+//! a limit: `cargo xtask simulate leases`.
 //!
-//! The model has a server with a time for each call and for each key, lines with a delay and a jitter, and processes with
-//! callers. Each process runs the pacer of the Redis store, the same lines as in production. The run is deterministic: it has
-//! its own clock and seeded random numbers, so each run gives the same figures.
+//! The model has a server with a time for each call and for each key, lines with a delay and a
+//! jitter, and processes with callers. Each process runs the pacer of the Redis store, the same
+//! lines as in production. The run is deterministic: it has its own clock and seeded random
+//! numbers, so each run gives the same figures.
 
 use std::{env, process::ExitCode};
 

@@ -35,7 +35,8 @@ pub(crate) struct Process {
     batches: BTreeMap<u64, Batch>,
     /// The round trip of the last answer.
     round_trip: Nanos,
-    /// The checks that were not sent because their answer would come after the deadline. Their callers still wait.
+    /// The checks that were not sent because their answer would come after the deadline. Their
+    /// callers still wait.
     given_up: usize,
     /// The time from which the core of the process is free.
     free_at: Nanos,
@@ -109,8 +110,9 @@ impl Process {
 
     /// Cuts a batch if another one may leave. Returns its keys.
     pub(crate) fn send(&mut self, now: Nanos, number: u64) -> Option<usize> {
-        // Without this, all callers would be late where the queue is longer than the deadline. With nothing under way no
-        // answer would tell that the round trip is shorter again, so a check is sent in any case.
+        // Without this, all callers would be late where the queue is longer than the deadline. With
+        // nothing under way no answer would tell that the round trip is shorter again, so a check
+        // is sent in any case.
         let is_late =
             |asked: &Nanos| !self.batches.is_empty() && asked + DEADLINE < now + self.round_trip;
         while self.queue.front().is_some_and(is_late) {

@@ -59,7 +59,8 @@ impl Results {
         self.rates.iter().sum()
     }
 
-    /// Returns Jain's index of fairness: 1 when all processes have the same rate, 1/n when one has all.
+    /// Returns Jain's index of fairness: 1 when all processes have the same rate, 1/n when one has
+    /// all.
     ///
     /// Source: Jain, Chiu, Hawe, "A quantitative measure of fairness", DEC-TR-301, 1984.
     pub(crate) fn fairness(&self) -> f64 {
@@ -68,7 +69,8 @@ impl Results {
     }
 }
 
-/// Returns the value at this share of the sorted values, in milliseconds. Returns NaN without values.
+/// Returns the value at this share of the sorted values, in milliseconds. Returns NaN without
+/// values.
 fn percentile(sorted: &[Nanos], share: f64) -> f64 {
     let at = (sorted.len() as f64 * share) as usize;
     sorted

@@ -1,4 +1,5 @@
-//! The runs of `docs/contributors/simulation.md`: one process and eight, near and far, on lines that jump, stall and burst.
+//! The runs of `docs/contributors/simulation.md`: one process and eight, near and far, on lines
+//! that jump, stall and burst.
 
 use crate::{
     line::{Pulse, Route},
@@ -20,7 +21,8 @@ const NEAR: Nanos = 50_000;
 
 const PROCESSES: Nanos = 8;
 
-/// The callers of each of eight processes. All of them together keep the server busy for 7.6 ms, or for 30 ms.
+/// The callers of each of eight processes. All of them together keep the server busy for 7.6 ms, or
+/// for 30 ms.
 const CALLERS: usize = 512;
 const MANY_CALLERS: usize = 2_048;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask release`: checks what has to hold before a release. `docs/contributors/release.md` is the checklist.
+//! `cargo xtask release`: checks what has to hold before a release. `docs/contributors/release.md`
+//! is the checklist.
 
 mod steps;
 

@@ -55,13 +55,15 @@ pub(super) fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
     deny::install_and_check(workspace)
 }
 
-/// Finds changes that the version of the next release does not allow. The baseline is the newest tag `v…`.
+/// Finds changes that the version of the next release does not allow. The baseline is the newest
+/// tag `v…`.
 ///
 /// Before the first tag there is nothing to compare with, and a line says so.
 ///
 /// # Errors
 ///
-/// When a change breaks the interface and the version does not say so, or when the tool cannot be installed.
+/// When a change breaks the interface and the version does not say so, or when the tool cannot be
+/// installed.
 pub(super) fn semver(workspace: &Workspace) -> Result<(), Failure> {
     let mut tags = Command::new("git");
     tags.args([
@@ -121,7 +123,8 @@ pub(super) fn msrv(workspace: &Workspace) -> Result<(), Failure> {
 
 /// Compiles the published crates with the smallest versions that their manifests allow.
 ///
-/// The tool takes the unpublished crates and all dev-dependencies out of the manifests, in a copy of the workspace.
+/// The tool takes the unpublished crates and all dev-dependencies out of the manifests, in a copy
+/// of the workspace.
 ///
 /// # Errors
 ///
@@ -141,7 +144,8 @@ pub(super) fn minimal_versions(workspace: &Workspace) -> Result<(), Failure> {
     // The tool calls `cargo hack`.
     check.env("PATH", path_with(&hack)?);
     let tree = copied(workspace)?;
-    // It takes the unpublished members away, and leaves the list of default members, which names them.
+    // It takes the unpublished members away, and leaves the list of default members, which names
+    // them.
     let manifest = tree.join("Cargo.toml");
     let broken =
         |error: io::Error| Failure::new(format!("cannot change {}: {error}", manifest.display()));
@@ -154,7 +158,8 @@ pub(super) fn minimal_versions(workspace: &Workspace) -> Result<(), Failure> {
     )
 }
 
-/// Compiles the published crates with each feature alone, with every pair, and with none. Warnings are errors.
+/// Compiles the published crates with each feature alone, with every pair, and with none. Warnings
+/// are errors.
 ///
 /// # Errors
 ///
@@ -182,12 +187,14 @@ fn packages(workspace: &Workspace) -> impl Iterator<Item = &str> {
     workspace.published().flat_map(|name| ["--package", name])
 }
 
-/// Returns a target directory of its own: flags and toolchains that differ would compile the workspace anew.
+/// Returns a target directory of its own: flags and toolchains that differ would compile the
+/// workspace anew.
 fn target(workspace: &Workspace) -> PathBuf {
     workspace.target().join("release-checks/target")
 }
 
-/// Copies what git knows of the workspace for a tool that changes manifests while it runs, and returns the folder of the copy.
+/// Copies what git knows of the workspace for a tool that changes manifests while it runs, and
+/// returns the folder of the copy.
 fn copied(workspace: &Workspace) -> Result<PathBuf, Failure> {
     let tree = workspace.target().join("release-checks/tree");
     let _ = fs::remove_dir_all(&tree);

@@ -1,5 +1,5 @@
-//! Servers from packages of a Debian release, unpacked and started by the loader that comes with them. Nothing is installed,
-//! and the package lists of the system do not change.
+//! Servers from packages of a Debian release, unpacked and started by the loader that comes with
+//! them. Nothing is installed, and the package lists of the system do not change.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,8 @@ use crate::{
 pub(super) struct Debian {
     /// The release.
     suite: &'static str,
-    /// The package, and the program in it, which is the server when it is started under the other name.
+    /// The package, and the program in it, which is the server when it is started under the other
+    /// name.
     package: &'static str,
     program: &'static str,
     called: &'static str,
@@ -60,7 +61,8 @@ impl Debian {
     ///
     /// # Errors
     ///
-    /// When there is no apt, when the mirror does not have the package, or when the server does not start.
+    /// When there is no apt, when the mirror does not have the package, or when the server does not
+    /// start.
     pub(super) fn provide(&self, home: &Path) -> Result<PathBuf, Failure> {
         let script = home.join(self.called);
         if !failure::starts(&script) {
@@ -159,14 +161,14 @@ const DEPENDS: [&str; 8] = [
     "--no-enhances",
 ];
 
-/// Returns whether a line of the dependency list names a library, or the package itself. Other packages only prepare a
-/// system.
+/// Returns whether a line of the dependency list names a library, or the package itself. Other
+/// packages only prepare a system.
 fn is_needed(line: &str, package: &str) -> bool {
     line == package || line.starts_with("lib") && !line.starts_with("libc-bin")
 }
 
-/// Returns a configuration of apt with its own lists and caches, in which no package is installed: apt would else download
-/// the version that the system has, which this release may not.
+/// Returns a configuration of apt with its own lists and caches, in which no package is installed:
+/// apt would else download the version that the system has, which this release may not.
 fn configuration(home: &Path) -> String {
     let home = home.display();
     format!(

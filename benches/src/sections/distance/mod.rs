@@ -145,8 +145,8 @@ impl Bench {
         })
     }
 
-    /// Compares the delay line and the fault proxy, both without a delay, with a direct connection. Returns the decisions
-    /// per second of Tollgate through the line too.
+    /// Compares the delay line and the fault proxy, both without a delay, with a direct connection.
+    /// Returns the decisions per second of Tollgate through the line too.
     fn lines(&self, pace: &Pace) -> (Table, f64) {
         let line = Line::start(self.server.port(), Duration::ZERO);
         let proxy = Proxy::start(([127, 0, 0, 1], self.server.port()).into());

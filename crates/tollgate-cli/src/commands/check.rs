@@ -19,10 +19,11 @@ use crate::{
 
 /// Checks files of rules, and reports each mistake with its file, line, column and field.
 ///
-/// Each FILE is a set of rules: one file, or a directory with all of its .yaml, .yml, .json and .toml files.
+/// Each FILE is a set of rules: one file, or a directory with all of its .yaml, .yml, .json and
+/// .toml files.
 ///
-/// A warning is about a rule that is allowed, but probably does not do what you meant. A quirk is a place in a file
-/// that means something else, or is refused, outside of the mode envoy.
+/// A warning is about a rule that is allowed, but probably does not do what you meant. A quirk is a
+/// place in a file that means something else, or is refused, outside of the mode envoy.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {

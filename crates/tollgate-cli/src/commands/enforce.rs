@@ -11,14 +11,16 @@ use crate::{
     redis::{Published, PublishedLimiter, RedisOptions, set_share},
 };
 
-/// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while it runs. For all
-/// other keys the limiter is in shadow mode: it decides and counts, but denies nothing.
+/// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while
+/// it runs. For all other keys the limiter is in shadow mode: it decides and counts, but denies
+/// nothing.
 ///
-/// Without SHARE, lists the limiters that services publish. A share reaches each replica within three seconds, and
-/// stays in force until it is cleared, even after a restart of the service. It overrides the share that the code sets.
+/// Without SHARE, lists the limiters that services publish. A share reaches each replica within
+/// three seconds, and stays in force until it is cleared, even after a restart of the service. It
+/// overrides the share that the code sets.
 ///
-/// A service publishes a limiter with `LimiterBuilder::published_with`. Limits in files of rules have their own field
-/// `enforce`.
+/// A service publishes a limiter with `LimiterBuilder::published_with`. Limits in files of rules
+/// have their own field `enforce`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -80,7 +82,8 @@ impl Enforce {
         Ok(Report::new(format, &enforced, || enforced.text(self)))
     }
 
-    /// Refuses a limiter that takes no share. One that is gone may still have a share, which can be cleared.
+    /// Refuses a limiter that takes no share. One that is gone may still have a share, which can be
+    /// cleared.
     fn check(&self, published: &Published, name: &str) -> Result<(), Failure> {
         let limiter = published.limiter(name);
         if limiter.policies.is_empty() && !(self.share.is_none() && limiter.operator.is_some()) {

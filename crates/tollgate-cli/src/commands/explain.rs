@@ -17,7 +17,8 @@ use crate::{
 
 /// Shows which rule applies to a request, why, and which other rules were tried.
 ///
-/// The entries of one descriptor stand one after the other. A single + begins the next descriptor of the same request.
+/// The entries of one descriptor stand one after the other. A single + begins the next descriptor
+/// of the same request.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Explain {

@@ -9,9 +9,10 @@ use crate::{failure::Failure, output::Report};
 
 /// Converts the limits of another program into a file of rules, and prints it.
 ///
-/// Of a Spring Cloud Gateway, the filters RequestRateLimiter are read. A request has the entries route and key. What rules
-/// have no field for stands in a comment above each limit: the cost of a request, the key resolver, and the statuses. A
-/// placeholder ${NAME} is the environment variable of this name.
+/// Of a Spring Cloud Gateway, the filters RequestRateLimiter are read. A request has the entries
+/// route and key. What rules have no field for stands in a comment above each limit: the cost of a
+/// request, the key resolver, and the statuses. A placeholder ${NAME} is the environment variable
+/// of this name.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! `tollgate man` and `tollgate completions`: pages and completions made of the definition of the command line.
+//! `tollgate man` and `tollgate completions`: pages and completions made of the definition of the
+//! command line.
 
 use std::{io, path::PathBuf};
 

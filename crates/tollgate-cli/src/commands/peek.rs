@@ -12,8 +12,9 @@ use crate::{
 
 /// Shows what a key has spent, for each policy. Changes nothing.
 ///
-/// Also shows what is left, where the limit is known: services publish it, or --rules or --policy name it. A key that
-/// has spent more than its limit has a debt: units that were charged although they did not fit.
+/// Also shows what is left, where the limit is known: services publish it, or --rules or --policy
+/// name it. A key that has spent more than its limit has a debt: units that were charged although
+/// they did not fit.
 ///
 /// Without --rules, all keys of the server are scanned, unless KEY is a whole Redis key.
 #[derive(Args, Debug)]

@@ -15,11 +15,12 @@ use crate::{
 
 /// Removes what a key has spent, so that every policy has its whole burst again.
 ///
-/// Only this key changes. The outer levels of a nested key are shared with other keys, and have keys of their own.
+/// Only this key changes. The outer levels of a nested key are shared with other keys, and have
+/// keys of their own.
 ///
-/// A process that has denied the key remembers that for up to a second, and does not ask Redis meanwhile. The command
-/// prints for how long the key may still be denied. Set --deny-cache-cap if the stores of your services have another
-/// `deny_cache_cap`.
+/// A process that has denied the key remembers that for up to a second, and does not ask Redis
+/// meanwhile. The command prints for how long the key may still be denied. Set --deny-cache-cap if
+/// the stores of your services have another `deny_cache_cap`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -19,11 +19,13 @@ use crate::{
 
 /// Tries rules on an access log in simulated time, and reports what each rule would have denied.
 ///
-/// The trace is in the common or combined log format, in JSON lines, or in CSV with the names of the columns in its first
-/// line. The descriptors of a request are made by the field rate_limits of the rules, or by --descriptor.
+/// The trace is in the common or combined log format, in JSON lines, or in CSV with the names of
+/// the columns in its first line. The descriptors of a request are made by the field rate_limits of
+/// the rules, or by --descriptor.
 ///
-/// Fields of a request: time, ip, method, path, query, host, user, user_agent, referer, status, bytes, and every column of
-/// JSON and CSV under its own name. Objects inside JSON are named outer.inner.
+/// Fields of a request: time, ip, method, path, query, host, user, user_agent, referer, status,
+/// bytes, and every column of JSON and CSV under its own name. Objects inside JSON are named
+/// outer.inner.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Simulate {

@@ -22,20 +22,22 @@ use crate::{
     },
 };
 
-/// Watches the limits: what each policy spends, the keys with the most use, and the state of the store.
+/// Watches the limits: what each policy spends, the keys with the most use, and the state of the
+/// store.
 ///
-/// On a terminal, the figures are renewed until q or Ctrl-C. With --once, with --format json, or when the output is not
-/// a terminal, the keys with the most use are printed once. With --once and --metrics, all figures are printed once,
-/// after one interval, because rates need two readings.
+/// On a terminal, the figures are renewed until q or Ctrl-C. With --once, with --format json, or
+/// when the output is not a terminal, the keys with the most use are printed once. With --once and
+/// --metrics, all figures are printed once, after one interval, because rates need two readings.
 ///
-/// Redis has the units spent. --metrics adds decisions, outages and latencies, as the running services count them.
-/// Without --redis, only these are shown. A server or a service that does not answer is shown as away.
+/// Redis has the units spent. --metrics adds decisions, outages and latencies, as the running
+/// services count them. Without --redis, only these are shown. A server or a service that does not
+/// answer is shown as away.
 ///
-/// The server is scanned in small steps (SCAN with COUNT), so it goes on deciding meanwhile. The memory of this command
-/// does not grow with the number of keys.
+/// The server is scanned in small steps (SCAN with COUNT), so it goes on deciding meanwhile. The
+/// memory of this command does not grow with the number of keys.
 ///
-/// The columns for the share of a limit and for limited keys need limits: those that services publish, or those that
-/// --rules or --policy name. Published limiters are listed.
+/// The columns for the share of a limit and for limited keys need limits: those that services
+/// publish, or those that --rules or --policy name. Published limiters are listed.
 #[derive(Args, Debug)]
 #[command(mut_arg("url", |url| url.required(false)))]
 #[command(after_help = "\

@@ -14,10 +14,11 @@ use crate::{
 
 /// Lists the keys that are limited now: a request of one unit would be denied.
 ///
-/// The limits are those that services publish, or those of --rules and --policy. The server is scanned in small steps.
+/// The limits are those that services publish, or those of --rules and --policy. The server is
+/// scanned in small steps.
 ///
-/// In the mode envoy, all rules of one unit have one policy name. Their limits are known only when all of these rules
-/// have the same limit.
+/// In the mode envoy, all rules of one unit have one policy name. Their limits are known only when
+/// all of these rules have the same limit.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -19,7 +19,8 @@ pub(crate) async fn look_ahead(
         let (stored, now_us) = state.reading.stored();
         state.fits_after_us = match (stored, quota.burst().checked_sub(cost)) {
             (StoredState::SlidingLog { .. }, Some(room)) => {
-                // The cost fits when the unit behind those that may be inside has left. It is absent when fewer are inside.
+                // The cost fits when the unit behind those that may be inside has left. It is
+                // absent when fewer are inside.
                 let entry: Value = server
                     .command(redis::cmd("LINDEX").arg(&state.redis_key).arg(room))
                     .await?;

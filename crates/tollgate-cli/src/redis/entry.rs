@@ -17,9 +17,11 @@ pub(crate) struct StateEntry {
     pub(crate) spent: u64,
     /// The units that can be spent at once, when the quota is known.
     pub(crate) limit: Option<u64>,
-    /// The units that are spent beyond the limit, when the quota is known: they were charged although they did not fit.
+    /// The units that are spent beyond the limit, when the quota is known: they were charged
+    /// although they did not fit.
     pub(crate) debt: Option<u64>,
-    /// The microseconds after which the cost fits that was asked for, when the quota is known. `None` when it never fits.
+    /// The microseconds after which the cost fits that was asked for, when the quota is known.
+    /// `None` when it never fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fits_after_us: Option<u64>,
     /// The quota as text, when it is known.
@@ -84,7 +86,8 @@ impl StateEntry {
         self.limit.is_some_and(|limit| self.spent >= limit)
     }
 
-    /// Returns the units that are left of the limit, or the debt, as text. Empty when the limit is not known.
+    /// Returns the units that are left of the limit, or the debt, as text. Empty when the limit is
+    /// not known.
     fn left(&self) -> String {
         match (self.limit, self.debt) {
             (Some(_), Some(debt)) if debt > 0 => format!("debt {debt}"),
@@ -110,7 +113,8 @@ impl StateEntry {
         }
     }
 
-    /// Returns the state as cells: spent, left, share in percent, time to expiry, key, policy, algorithm and quota.
+    /// Returns the state as cells: spent, left, share in percent, time to expiry, key, policy,
+    /// algorithm and quota.
     pub(crate) fn cells(&self) -> [String; 8] {
         [
             self.spent.to_string(),

@@ -1,4 +1,5 @@
-//! Finds the quota of a state: in rules, or by the name of its policy, as flags name it or services publish it.
+//! Finds the quota of a state: in rules, or by the name of its policy, as flags name it or services
+//! publish it.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -32,7 +33,8 @@ pub(crate) struct LimitOptions {
 #[derive(Default)]
 pub(crate) struct Limits {
     set: Option<RuleSet>,
-    /// The quotas of the rules by the name and the layout of their policies. `None` when rules disagree.
+    /// The quotas of the rules by the name and the layout of their policies. `None` when rules
+    /// disagree.
     of_rules: HashMap<(String, Kind), Option<Quota>>,
     of_policies: HashMap<String, Quota>,
     /// Options name the limits.
@@ -95,8 +97,8 @@ impl Limits {
         self.set = Some(set);
     }
 
-    /// Connects to the server, and [reads](Self::read_published) the limits that services publish. Prints what could not be
-    /// read.
+    /// Connects to the server, and [reads](Self::read_published) the limits that services publish.
+    /// Prints what could not be read.
     pub(crate) async fn connect(&mut self, redis: &RedisOptions) -> Result<Server, Failure> {
         let mut server = redis.connect().await?;
         self.read_published(&mut server).await?;
@@ -200,7 +202,8 @@ impl Limits {
     }
 }
 
-/// Reads the domain and the entries out of a key that rules make: `shop,(tenant,acme),(route,/export)`.
+/// Reads the domain and the entries out of a key that rules make:
+/// `shop,(tenant,acme),(route,/export)`.
 ///
 /// Returns `None` for a key that holds a digest of a long text, and for keys of the mode `envoy`.
 fn entries(subject: &str) -> Option<(String, Vec<(String, String)>)> {

@@ -18,7 +18,8 @@ use crate::{failure::Failure, rules};
 /// The options of commands that look at one key.
 #[derive(Args, Debug)]
 pub(crate) struct KeyOptions {
-    /// The key: a text or an address, as `top` and `who` print it, a whole Redis key, or with --rules KEY=VALUE entries
+    /// The key: a text or an address, as `top` and `who` print it, a whole Redis key, or with
+    /// --rules KEY=VALUE entries
     #[arg(required = true, value_name = "KEY")]
     key: Vec<String>,
 

@@ -27,7 +27,8 @@ pub(crate) struct Published {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct PublishedLimiter {
     pub(crate) limiter: String,
-    /// The shares in percent that replicas enforce now. Several while they change, none when operators cannot set the share.
+    /// The shares in percent that replicas enforce now. Several while they change, none when
+    /// operators cannot set the share.
     pub(crate) enforced: Vec<u8>,
     /// The share that operators have set.
     pub(crate) operator: Option<String>,
@@ -36,7 +37,8 @@ pub(crate) struct PublishedLimiter {
 }
 
 impl Published {
-    /// Reads what is published under the prefix of the server. Of a cluster, the master that has it is asked.
+    /// Reads what is published under the prefix of the server. Of a cluster, the master that has it
+    /// is asked.
     pub(crate) async fn read(server: &mut Server) -> Result<Self, Failure> {
         let mut published = Self::default();
         let mut range = redis::cmd("ZRANGE");
@@ -92,7 +94,8 @@ impl Published {
             .flat_map(|limits| limits.policies().iter().cloned().collect::<Vec<_>>())
     }
 
-    /// Returns each limiter once, by its name. One that has a share and is not published has no policies.
+    /// Returns each limiter once, by its name. One that has a share and is not published has no
+    /// policies.
     pub(crate) fn limiters(&self) -> Vec<PublishedLimiter> {
         let names = self
             .limits

@@ -21,16 +21,18 @@ impl Reading {
         }
     }
 
-    /// Returns the state, and the server's time at which it was read, in microseconds since the Unix epoch.
+    /// Returns the state, and the server's time at which it was read, in microseconds since the
+    /// Unix epoch.
     pub(super) fn stored(&self) -> (&StoredState, u64) {
         (&self.stored, self.at_us)
     }
 
     /// Returns the units that were spent since an earlier reading of the same state, at least.
     ///
-    /// Redis stores no total. Units are missed that were spent and have left the state again between the two readings:
-    /// of a bucket that was full in between, and of a window that began and ended. Without an earlier reading, the
-    /// units count that the state has now. Refunded units are subtracted.
+    /// Redis stores no total. Units are missed that were spent and have left the state again
+    /// between the two readings: of a bucket that was full in between, and of a window that began
+    /// and ended. Without an earlier reading, the units count that the state has now. Refunded
+    /// units are subtracted.
     pub(crate) fn spent_since(&self, before: Option<&Self>, quota: Option<&Quota>) -> u64 {
         let Some(before) = before else {
             return self.spent;

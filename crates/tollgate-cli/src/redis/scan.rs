@@ -216,8 +216,8 @@ fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
     }
 }
 
-/// Returns the units that are spent. A log may hold units that have left its period, so the oldest one that counts for
-/// the limit is looked at.
+/// Returns the units that are spent. A log may hold units that have left its period, so the oldest
+/// one that counts for the limit is looked at.
 fn spent(
     stored: &StoredState,
     marked: &Value,

@@ -23,7 +23,8 @@ pub(crate) struct RedisOptions {
     )]
     url: Option<String>,
 
-    /// Sets the prefix of the store's keys; the default is the prefix in the URL (`?prefix=`), or else `tollgate`
+    /// Sets the prefix of the store's keys; the default is the prefix in the URL (`?prefix=`), or
+    /// else `tollgate`
     #[arg(long)]
     prefix: Option<String>,
 
@@ -189,7 +190,8 @@ impl Server {
         result.map_err(|error| failure("the server refused a command at", &self.address, &error))
     }
 
-    /// Sends a command about one key to the server, or to the master of its cluster that has the key.
+    /// Sends a command about one key to the server, or to the master of its cluster that has the
+    /// key.
     pub(crate) async fn follow<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
         if let Some(other) = &mut self.other {
             return other.command(command).await;
@@ -210,7 +212,8 @@ impl Server {
         let port = port.parse().map_err(|_| moved())?;
         let info = self.client.get_connection_info().clone();
         let address = match info.addr().clone() {
-            // A server without a name of its own leaves out the host, which is then the one that was asked.
+            // A server without a name of its own leaves out the host, which is then the one that
+            // was asked.
             ConnectionAddr::Tcp(asked, _) => ConnectionAddr::Tcp(host_or(host, asked), port),
             ConnectionAddr::TcpTls {
                 host: asked,
@@ -230,7 +233,8 @@ impl Server {
         self.other.insert(other).command(command).await
     }
 
-    /// Sends several commands, and returns a reply for each. A command for a value of another type has the reply nil.
+    /// Sends several commands, and returns a reply for each. A command for a value of another type
+    /// has the reply nil.
     pub(crate) async fn pipeline(
         &mut self,
         commands: &mut Pipeline,
@@ -263,7 +267,8 @@ fn host_or(host: &str, asked: String) -> String {
     }
 }
 
-/// Reports a failure of the server. The words of the server are left out, because it may repeat the password.
+/// Reports a failure of the server. The words of the server are left out, because it may repeat the
+/// password.
 fn failure(what: &str, address: &str, error: &RedisError) -> Failure {
     let reason = if error.is_timeout() {
         "no answer in time".to_owned()

@@ -47,7 +47,8 @@ struct RuleReport {
 }
 
 impl SimulationReport {
-    /// Creates the report. With `percent`, it proposes quotas that would have denied at most that share.
+    /// Creates the report. With `percent`, it proposes quotas that would have denied at most that
+    /// share.
     pub(crate) async fn new(
         simulator: &Simulator,
         skipped: &Skipped,

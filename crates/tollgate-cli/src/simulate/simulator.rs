@@ -46,7 +46,8 @@ pub(super) struct Totals {
 }
 
 impl Simulator {
-    /// Creates a simulator. With `has_events`, the requests of each rule are held, to suggest quotas.
+    /// Creates a simulator. With `has_events`, the requests of each rule are held, to suggest
+    /// quotas.
     pub(crate) fn new(set: RuleSet, domain: &str, source: Source, has_events: bool) -> Self {
         let clock = Clock::manual(0);
         let store = MemoryStore::builder()

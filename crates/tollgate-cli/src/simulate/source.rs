@@ -137,7 +137,8 @@ fn head(request: &Request) -> Result<Parts, String> {
     Ok(head)
 }
 
-/// Returns the header field that a column holds: `http_x_tenant` of nginx, `request.headers.X-Tenant` of Caddy, `x-tenant`.
+/// Returns the header field that a column holds: `http_x_tenant` of nginx,
+/// `request.headers.X-Tenant` of Caddy, `x-tenant`.
 fn header_name(column: &str) -> Option<String> {
     if matches!(column, "user_agent" | "host" | "referer") {
         return Some(column.replace('_', "-"));

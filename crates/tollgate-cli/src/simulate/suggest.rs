@@ -17,7 +17,8 @@ pub(super) struct Suggestion {
     /// The quota of the rule, and the requests that it alone would have denied.
     pub(super) quota: String,
     pub(super) denied: u64,
-    /// The smallest quota that is within the share, if there is one, and the requests that it alone would have denied.
+    /// The smallest quota that is within the share, if there is one, and the requests that it alone
+    /// would have denied.
     pub(super) suggested: Option<String>,
     pub(super) suggested_denied: Option<u64>,
 }
@@ -87,7 +88,8 @@ async fn smallest(
     Ok(found)
 }
 
-/// Returns the policy with another amount, and a burst of the same share. `None` when the algorithm has no room for it.
+/// Returns the policy with another amount, and a burst of the same share. `None` when the algorithm
+/// has no room for it.
 fn with_amount(policy: &Policy, amount: u64) -> Option<Policy> {
     let quota = policy.quota();
     let mut other = Quota::try_new(amount, quota.period()).ok()?;

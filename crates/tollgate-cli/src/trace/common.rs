@@ -1,8 +1,10 @@
-//! Reads the common and the combined log format of Apache and nginx, also with a virtual host in front.
+//! Reads the common and the combined log format of Apache and nginx, also with a virtual host in
+//! front.
 
 use super::fields::Fields;
 
-/// Reads `HOST IDENT USER [TIME] "REQUEST" STATUS BYTES "REFERER" "USER AGENT"`. What follows the request may be missing.
+/// Reads `HOST IDENT USER [TIME] "REQUEST" STATUS BYTES "REFERER" "USER AGENT"`. What follows the
+/// request may be missing.
 pub(super) fn parse(line: &str) -> Option<Fields> {
     let (words, time) = words(line)?;
     let (host, ip, user) = match &words[..time] {
@@ -29,7 +31,8 @@ pub(super) fn parse(line: &str) -> Option<Fields> {
     Some(fields)
 }
 
-/// Splits a line at spaces outside of quotes and brackets. Returns the words, and which of them stands in brackets.
+/// Splits a line at spaces outside of quotes and brackets. Returns the words, and which of them
+/// stands in brackets.
 fn words(line: &str) -> Option<(Vec<String>, usize)> {
     let (mut words, mut time) = (Vec::new(), None);
     let mut rest = line.trim();

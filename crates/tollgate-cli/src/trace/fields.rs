@@ -139,7 +139,8 @@ impl Fields {
         }
     }
 
-    /// Splits `GET /path HTTP/1.1`. The bytes of a client that does not speak HTTP have no method and no path.
+    /// Splits `GET /path HTTP/1.1`. The bytes of a client that does not speak HTTP have no method
+    /// and no path.
     fn split_request(&mut self, request: &str) {
         let parts: Vec<_> = request.split_ascii_whitespace().collect();
         if let [method, target] | [method, target, _] = parts[..]

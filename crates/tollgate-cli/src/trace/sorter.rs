@@ -4,12 +4,14 @@ use std::{cmp::Ordering, collections::BinaryHeap, io};
 
 use super::reader::Request;
 
-/// The requests that are held back. A server writes a request when it ends, so that lines are a little out of order.
+/// The requests that are held back. A server writes a request when it ends, so that lines are a
+/// little out of order.
 const HELD: usize = 4_096;
 
 /// Yields requests in the order of their times.
 ///
-/// A request that comes more than [`HELD`] requests too late is yielded at the time of the one before it.
+/// A request that comes more than [`HELD`] requests too late is yielded at the time of the one
+/// before it.
 pub(crate) struct Sorter<I> {
     source: I,
     held: BinaryHeap<Held>,
@@ -72,7 +74,8 @@ impl<I: Iterator<Item = io::Result<Request>>> Iterator for Sorter<I> {
 }
 
 impl Ord for Held {
-    /// Compares so that the heap yields the earliest request first, and equal ones in the order of the trace.
+    /// Compares so that the heap yields the earliest request first, and equal ones in the order of
+    /// the trace.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.request.time_us, other.number).cmp(&(self.request.time_us, self.number))
     }

@@ -22,7 +22,8 @@ use crate::{
     redis::{Limits, RedisOptions, Scan, ScanOptions, Server, StateEntry, Wanted},
 };
 
-/// The greatest number of keys that are compared from one scan to the next. A state takes about 100 bytes.
+/// The greatest number of keys that are compared from one scan to the next. A state takes about 100
+/// bytes.
 const MOST_COMPARED: usize = 200_000;
 
 /// Reads snapshots of a prefix.

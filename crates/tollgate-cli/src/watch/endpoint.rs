@@ -23,11 +23,13 @@ use crate::{failure::Failure, output::shown};
 /// The options that name pages of the running services.
 #[derive(Args, Debug)]
 pub(crate) struct EndpointOptions {
-    /// Reads the metrics of a running service from this page, such as http://127.0.0.1:9090/metrics; may be repeated
+    /// Reads the metrics of a running service from this page, such as
+    /// http://127.0.0.1:9090/metrics; may be repeated
     #[arg(long, value_name = "URL")]
     metrics: Vec<String>,
 
-    /// Reads the keys that are denied most from this page, whose lines are COUNT NAME; may be repeated
+    /// Reads the keys that are denied most from this page, whose lines are COUNT NAME; may be
+    /// repeated
     #[arg(long, value_name = "URL")]
     denied: Vec<String>,
 }
@@ -35,7 +37,8 @@ pub(crate) struct EndpointOptions {
 /// The longest page.
 const MOST_BYTES: usize = 16 << 20;
 
-/// The beginning of the names of all metrics of Tollgate, in two parts because it is no name of a metric.
+/// The beginning of the names of all metrics of Tollgate, in two parts because it is no name of a
+/// metric.
 const PREFIX: &str = concat!("tollgate", "_");
 
 type Page = BTreeMap<Series, f64>;
@@ -105,7 +108,8 @@ impl Endpoint {
         })
     }
 
-    /// Returns the address as text: host, port and path. A query is left out, because it may hold a token.
+    /// Returns the address as text: host, port and path. A query is left out, because it may hold a
+    /// token.
     pub(super) fn address(&self) -> String {
         format!(
             "{}{}",

@@ -15,7 +15,8 @@ pub(super) struct Series {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// Returns the series whose names have this beginning, with their values. Lines that are none are left out.
+/// Returns the series whose names have this beginning, with their values. Lines that are none are
+/// left out.
 pub(super) fn read(page: &str, beginning: &str) -> BTreeMap<Series, f64> {
     page.lines()
         .filter(|line| line.trim_start().starts_with(beginning))

@@ -14,7 +14,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Adds a page. `before` is the page that was read before it at the same endpoint, and the time between both.
+    /// Adds a page. `before` is the page that was read before it at the same endpoint, and the time
+    /// between both.
     pub(super) fn add(
         &mut self,
         page: &BTreeMap<Series, f64>,
@@ -27,7 +28,8 @@ impl Figures {
         };
         for (series, value) in page {
             let earlier = before.get(series).copied().unwrap_or(0.0);
-            // A counter that is smaller than before has begun again at zero: the process was restarted.
+            // A counter that is smaller than before has begun again at zero: the process was
+            // restarted.
             let change = if *value < earlier {
                 *value
             } else {
@@ -65,7 +67,8 @@ impl Figures {
         by(&self.rates, name, labels, |sum, value| sum + value)
     }
 
-    /// Returns the 99th percentile of a metric by one label: of its buckets, or of the greatest summary.
+    /// Returns the 99th percentile of a metric by one label: of its buckets, or of the greatest
+    /// summary.
     pub(super) fn p99(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
         let mut buckets = BTreeMap::<String, Vec<(f64, f64)>>::new();
         for ([of, le], count) in self.rates(&format!("{name}_bucket"), [label, "le"]) {
@@ -107,7 +110,8 @@ fn by<const N: usize>(
 
 /// Returns a quantile of a histogram, whose buckets hold their upper bound and the count up to it.
 ///
-/// The values of a bucket count as spread evenly over it, as `histogram_quantile` of Prometheus has it.
+/// The values of a bucket count as spread evenly over it, as `histogram_quantile` of Prometheus has
+/// it.
 fn quantile(quantile: f64, mut buckets: Vec<(f64, f64)>) -> Option<f64> {
     buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total = buckets.last().filter(|(_, total)| *total > 0.0)?.1;

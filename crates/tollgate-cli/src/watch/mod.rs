@@ -1,7 +1,8 @@
 //! Watches a running prefix: `tollgate top` on a terminal.
 //!
-//! `collector` reads Redis (`tracker`) and pages of metrics (`endpoint`, `exposition`, `figures`) into a `snapshot`.
-//! `sections` lays it out as lines, which `screen` draws and `plain` prints. `session` runs them until it is ended.
+//! `collector` reads Redis (`tracker`) and pages of metrics (`endpoint`, `exposition`, `figures`)
+//! into a `snapshot`. `sections` lays it out as lines, which `screen` draws and `plain` prints.
+//! `session` runs them until it is ended.
 
 mod collector;
 mod endpoint;

@@ -15,7 +15,8 @@ pub(crate) struct NameOptions {
     #[arg(long)]
     digest: bool,
 
-    /// Makes the digests with the secret in this file, so that they equal those of `DeniedKeys`; implies --digest
+    /// Makes the digests with the secret in this file, so that they equal those of `DeniedKeys`;
+    /// implies --digest
     #[arg(long, value_name = "FILE")]
     digest_secret: Option<PathBuf>,
 }

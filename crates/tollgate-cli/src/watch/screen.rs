@@ -12,7 +12,8 @@ use ratatui::{
 use super::{sections, session::View, snapshot::Snapshot};
 use crate::output::{Line, Table, cut};
 
-/// A terminal that shows the last snapshot. Dropping the value restores the terminal, and so does a panic.
+/// A terminal that shows the last snapshot. Dropping the value restores the terminal, and so does a
+/// panic.
 #[derive(Debug)]
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
@@ -48,8 +49,8 @@ impl View for Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A panic has restored the terminal before it showed its message. A second time would move the cursor back above
-        // the message, and the next line of the shell would cover it.
+        // A panic has restored the terminal before it showed its message. A second time would move
+        // the cursor back above the message, and the next line of the shell would cover it.
         if !thread::panicking() {
             // The terminal may be gone. The cursor is shown as the value inside is dropped.
             let _ = ratatui::try_restore();
@@ -112,7 +113,8 @@ fn styled(line: &Line, width: usize) -> TextLine<'static> {
     if line.is_bad { text.red().bold() } else { text }
 }
 
-/// Divides the height among the sections: the first ones get three rows each, and then each gets what it needs.
+/// Divides the height among the sections: the first ones get three rows each, and then each gets
+/// what it needs.
 fn shares(sections: &[Table], height: usize) -> Vec<usize> {
     let mut left = height;
     let mut shares = vec![0; sections.len()];

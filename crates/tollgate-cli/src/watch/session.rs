@@ -45,7 +45,8 @@ enum Wish {
 ///
 /// # Errors
 ///
-/// When the view cannot be opened or written to, and when no refresh of a given number could read a source.
+/// When the view cannot be opened or written to, and when no refresh of a given number could read a
+/// source.
 pub(crate) async fn run<V: View>(
     collector: Collector<'_>,
     pace: Pace,
@@ -91,7 +92,8 @@ pub(crate) async fn run<V: View>(
     }
 }
 
-/// Reads snapshots, one each interval. It rests at least as long as it reads, so that it is no load for a large prefix.
+/// Reads snapshots, one each interval. It rests at least as long as it reads, so that it is no load
+/// for a large prefix.
 fn snapshots(
     collector: Collector<'_>,
     interval: Duration,
@@ -145,7 +147,8 @@ fn wish(event: &Event) -> Wish {
     }
 }
 
-/// Listens for SIGINT, SIGTERM and SIGHUP from now on, also before the future is polled. It ends when one comes.
+/// Listens for SIGINT, SIGTERM and SIGHUP from now on, also before the future is polled. It ends
+/// when one comes.
 #[cfg(unix)]
 fn stopped() -> impl Future<Output = ()> {
     use signal::unix::{SignalKind, signal};

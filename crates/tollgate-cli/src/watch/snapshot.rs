@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::redis::{PublishedLimiter, ScanReport, StateEntry};
 
-/// Describes a prefix at one moment. `None` is a figure that is not known yet, or that no source gives.
+/// Describes a prefix at one moment. `None` is a figure that is not known yet, or that no source
+/// gives.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Snapshot {
     /// The time by RFC 3339.
@@ -57,7 +58,8 @@ pub(crate) struct ScanFigures {
     /// The time of one command, in seconds.
     pub(crate) round_trip_seconds: f64,
     pub(crate) scan_seconds: f64,
-    /// The time since the scan before, by the server's clock. The rates of units are those of this time.
+    /// The time since the scan before, by the server's clock. The rates of units are those of this
+    /// time.
     pub(crate) seconds_since_last: Option<f64>,
     /// n, where one key of n is compared with the scan before.
     pub(crate) compared_part: u64,
@@ -75,7 +77,8 @@ pub(crate) struct PolicyFigures {
     /// The decisions, by the metrics.
     pub(crate) allowed_per_second: Option<f64>,
     pub(crate) denied_per_second: Option<f64>,
-    /// The denials of a layer that passed, in shadow mode or outside of the enforced share. The limiters count them as denied.
+    /// The denials of a layer that passed, in shadow mode or outside of the enforced share. The
+    /// limiters count them as denied.
     pub(crate) shadowed_per_second: Option<f64>,
 }
 

@@ -9,8 +9,8 @@ use crate::redis::{Reading, StateEntry};
 
 /// Compares the states of a scan with those of the scan before.
 ///
-/// Of a large prefix, a part of the keys is compared, and the sums are multiplied: a key belongs to the part or not by its
-/// hash, so the part is the same in each scan. Memory is bounded.
+/// Of a large prefix, a part of the keys is compared, and the sums are multiplied: a key belongs to
+/// the part or not by its hash, so the part is the same in each scan. Memory is bounded.
 #[derive(Debug)]
 pub(super) struct Tracker {
     /// The states of the last scan by the hash of their Redis keys.

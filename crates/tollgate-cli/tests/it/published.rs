@@ -1,4 +1,5 @@
-//! Tries the command without flags: it knows limits that services publish, and the shares that operators set.
+//! Tries the command without flags: it knows limits that services publish, and the shares that
+//! operators set.
 
 use std::time::Duration;
 

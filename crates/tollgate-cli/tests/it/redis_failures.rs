@@ -98,7 +98,8 @@ fn a_server_that_refuses_the_password_is_told_as_such() {
     );
 }
 
-/// Starts a server that repeats the password in each error: to `AUTH`, or else to the first command after it.
+/// Starts a server that repeats the password in each error: to `AUTH`, or else to the first command
+/// after it.
 fn repeating_server(accepts: bool) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();

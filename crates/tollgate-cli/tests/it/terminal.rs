@@ -49,7 +49,8 @@ impl Terminal {
             bytes: Vec::new(),
         }));
         let stdio = || Stdio::from(user.try_clone().unwrap());
-        // The program of util-linux makes it the controlling terminal, so that a change of its size is told.
+        // The program of util-linux makes it the controlling terminal, so that a change of its size
+        // is told.
         let mut session = Command::new("setsid");
         session
             .args(["--ctty", "--wait"])

@@ -2,9 +2,10 @@ use std::time::Duration;
 
 /// Sets the waits between two connections to a control plane.
 ///
-/// The first wait is `initial`, and each further one is twice as long, up to `max`. After a connection that brought
-/// rules, the waits start over. Each wait is changed by a random share of up to `jitter`, so that many services do not
-/// connect at the same moment. It stays between `initial` and `max`.
+/// The first wait is `initial`, and each further one is twice as long, up to `max`. After a
+/// connection that brought rules, the waits start over. Each wait is changed by a random share of
+/// up to `jitter`, so that many services do not connect at the same moment. It stays between
+/// `initial` and `max`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +36,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the wait after `failures` connections in a row that brought no rules. `random` is from 0 to 1.
+    /// Returns the wait after `failures` connections in a row that brought no rules. `random` is
+    /// from 0 to 1.
     pub(super) fn wait(&self, failures: u32, random: f64) -> Duration {
         let doubled = self.initial.saturating_mul(
             1_u32

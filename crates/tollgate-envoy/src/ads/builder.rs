@@ -33,7 +33,8 @@ impl AdsBuilder {
         self
     }
 
-    /// Sets gRPC metadata of the calls to the control plane, such as `authorization`: names and values.
+    /// Sets gRPC metadata of the calls to the control plane, such as `authorization`: names and
+    /// values.
     pub fn headers(mut self, headers: Vec<(String, String)>) -> Self {
         self.0.headers = headers;
         self

@@ -17,17 +17,18 @@ use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDisc
 
 /// Takes rules from a control plane over ADS, the aggregated discovery service of xDS.
 ///
-/// The control plane sends all rules with each change (state of the world), as resources of the type
-/// `ratelimit.config.ratelimit.v3.RateLimitConfig`. Valid rules are in force at once, and the client accepts them
-/// (ACK). The client refuses wrong rules with the reason (NACK). The rules from before then stay in force, as they do
-/// while the control plane is away.
+/// The control plane sends all rules with each change (state of the world), as resources of the
+/// type `ratelimit.config.ratelimit.v3.RateLimitConfig`. Valid rules are in force at once, and the
+/// client accepts them (ACK). The client refuses wrong rules with the reason (NACK). The rules from
+/// before then stay in force, as they do while the control plane is away.
 #[derive(Clone, Debug)]
 #[must_use = "the client does nothing until `run` is polled"]
 pub struct Ads {
     options: AdsOptions,
 }
 
-/// The longest time for a connection, and the time after which a silent control plane is asked whether it is there.
+/// The longest time for a connection, and the time after which a silent control plane is asked
+/// whether it is there.
 const CONNECTING: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -68,7 +69,8 @@ impl Ads {
         let channel = self.connect().await?;
         let mut client = AggregatedDiscoveryServiceClient::new(channel);
         client = client.max_decoding_message_size(self.options.max_message_bytes);
-        // The first request lies in the channel before the call: a server may answer the call only after it.
+        // The first request lies in the channel before the call: a server may answer the call only
+        // after it.
         let (requests, outgoing) = mpsc::channel(8);
         requests.send(session.first()).await?;
         let mut request = Request::new(ReceiverStream::new(outgoing));

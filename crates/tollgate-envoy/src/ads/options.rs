@@ -20,11 +20,13 @@ pub(super) struct AdsOptions {
 /// Sets the files for TLS to a control plane. All are in PEM, and are read for each connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdsTls {
-    /// The CA certificates that verify the control plane. `None` stands for the CA certificates of the platform.
+    /// The CA certificates that verify the control plane. `None` stands for the CA certificates of
+    /// the platform.
     pub authorities: Option<PathBuf>,
     /// The certificate and the private key of this client.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name that the certificate of the control plane must have. `None` stands for the host of the address.
+    /// The name that the certificate of the control plane must have. `None` stands for the host of
+    /// the address.
     pub name: Option<String>,
 }
 

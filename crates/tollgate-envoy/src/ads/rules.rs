@@ -97,7 +97,8 @@ fn descriptor(message: &RateLimitDescriptor) -> Json {
 fn rate_limit(policy: &RateLimitPolicy) -> Json {
     let mut fields = Map::new();
     match policy.unit() {
-        // An unlimited policy has no unit. In any other one, a missing unit is reported by the check of the rules.
+        // An unlimited policy has no unit. In any other one, a missing unit is reported by the
+        // check of the rules.
         RateLimitUnit::Unknown => {}
         unit => drop(fields.insert("unit".to_owned(), unit.as_str_name().into())),
     }

@@ -60,7 +60,8 @@ impl Session {
         self.request(String::new())
     }
 
-    /// Puts the rules of a response in force, or refuses them. Returns the answer to the control plane.
+    /// Puts the rules of a response in force, or refuses them. Returns the answer to the control
+    /// plane.
     pub(super) fn answer(&mut self, response: DiscoveryResponse) -> Option<DiscoveryRequest> {
         if response.type_url != TYPE_URL {
             tracing::warn!(

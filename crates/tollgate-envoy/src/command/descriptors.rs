@@ -5,9 +5,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The most connections of a port, however many descriptors there are.
 const MOST: u64 = 10_000;
 
-/// Allows as many descriptors as the system does, as programs in Go do. Returns the most connections of a port.
+/// Allows as many descriptors as the system does, as programs in Go do. Returns the most
+/// connections of a port.
 ///
-/// gRPC and HTTP get a quarter of the descriptors each. The rest is for pages, Redis, files and statsd.
+/// gRPC and HTTP get a quarter of the descriptors each. The rest is for pages, Redis, files and
+/// statsd.
 pub(crate) fn connections() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(

@@ -146,7 +146,8 @@ fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
     warnings
 }
 
-/// Returns whether Kubernetes sets such a variable for each service: `REDIS_SERVICE_HOST`, `REDIS_PORT_6379_TCP`.
+/// Returns whether Kubernetes sets such a variable for each service: `REDIS_SERVICE_HOST`,
+/// `REDIS_PORT_6379_TCP`.
 fn is_of_kubernetes(name: &str) -> bool {
     name.contains("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")

@@ -37,7 +37,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         env::args_os().filter_map(|argument| argument.into_string().ok()),
     );
     if shown == rendered {
-        // Colours, and the choice between standard output and standard error. A closed pipe is no failure.
+        // Colours, and the choice between standard output and standard error. A closed pipe is no
+        // failure.
         let _ = error.print();
     } else {
         eprint!("{shown}");
@@ -45,7 +46,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     u8::try_from(error.exit_code()).unwrap_or(STATUS).into()
 }
 
-/// Replaces the user and the password of every URL among the arguments. The message repeats arguments that are wrong.
+/// Replaces the user and the password of every URL among the arguments. The message repeats
+/// arguments that are wrong.
 fn without_passwords(message: &str, arguments: impl Iterator<Item = String>) -> String {
     let mut shown = message.to_owned();
     for argument in arguments {

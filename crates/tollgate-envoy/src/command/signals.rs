@@ -43,7 +43,8 @@ impl End {
         })
     }
 
-    /// Waits for the time at which the ports are to be closed. The health fails `delay` before, so that clients turn away.
+    /// Waits for the time at which the ports are to be closed. The health fails `delay` before, so
+    /// that clients turn away.
     ///
     /// From the first signal on, a second one ends the program at once.
     pub(crate) async fn wait(mut self, health: Health, delay: Duration) {

@@ -92,7 +92,8 @@ impl OpenStore {
         Leases(self.redis.clone())
     }
 
-    /// Sets the health of the store when it answers, and with the setting also when it does not any more.
+    /// Sets the health of the store when it answers, and with the setting also when it does not any
+    /// more.
     pub(crate) async fn watch(self, health: Health) {
         let Some(redis) = self.redis else {
             return health.set(Component::Store, true).await;

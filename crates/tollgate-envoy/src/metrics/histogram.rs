@@ -3,7 +3,8 @@ use std::{
     time::Duration,
 };
 
-/// The upper bounds of the buckets. Those from 5 ms on are the defaults of Prometheus clients, which Envoy's service has.
+/// The upper bounds of the buckets. Those from 5 ms on are the defaults of Prometheus clients,
+/// which Envoy's service has.
 pub(super) const BOUNDS_US: [u64; 16] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 10_000_000,

@@ -25,7 +25,8 @@ pub(super) fn series(name: &str) -> Series {
         })
 }
 
-/// Maps the counter of a rule. The domain and the first two keys become labels, and the rest is added up.
+/// Maps the counter of a rule. The domain and the first two keys become labels, and the rest is
+/// added up.
 fn rule(name: &str) -> Option<Series> {
     let (path, last) = name
         .strip_prefix("ratelimit.service.rate_limit.")?

@@ -64,7 +64,8 @@ impl<T: Default> Names<T> {
     }
 }
 
-/// Returns the name that is stored. The pages and lines of metrics then have one line for each name.
+/// Returns the name that is stored. The pages and lines of metrics then have one line for each
+/// name.
 pub(crate) fn bounded(name: &str) -> Cow<'_, str> {
     let is_long = name.len() > MAX_BYTES;
     if !is_long && !name.contains(char::is_control) {

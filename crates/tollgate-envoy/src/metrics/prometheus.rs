@@ -11,8 +11,8 @@ use super::{
 
 const TIME: &str = "ratelimit_service_response_time_seconds";
 
-/// Returns the metrics in the text format of Prometheus, under the names that the default mapper of Envoy's service
-/// gives them.
+/// Returns the metrics in the text format of Prometheus, under the names that the default mapper of
+/// Envoy's service gives them.
 ///
 /// Unlike there, the histogram also has buckets below 5 ms.
 #[must_use]

@@ -13,7 +13,8 @@ use tollgate_rules::{LoadCounts, Usage};
 use super::histogram::HistogramCounts;
 use super::{histogram::Histogram, names::Names};
 
-/// Counts what a [`RateLimitService`](crate::RateLimitService) decides, under the names of Envoy's service.
+/// Counts what a [`RateLimitService`](crate::RateLimitService) decides, under the names of Envoy's
+/// service.
 ///
 /// | name | counts |
 /// |---|---|
@@ -33,9 +34,10 @@ use super::{histogram::Histogram, names::Names};
 /// | `ratelimit_server.ShouldRateLimit.total_requests`, `.response_time` | gRPC calls, and their times in milliseconds |
 ///
 /// `RULE` is the domain, and the keys and values of the rule: see
-/// [`Match::metric_name`](tollgate_rules::Match::metric_name). The first 10 000 names have counters of their own, and
-/// all further names are counted as `other`. A name of more than 256 bytes is cut and ends in a digest, and control
-/// characters become `_`. So all names together take at most about 5 MiB.
+/// [`Match::metric_name`](tollgate_rules::Match::metric_name). The first 10 000 names have counters
+/// of their own, and all further names are counted as `other`. A name of more than 256 bytes is cut
+/// and ends in a digest, and control characters become `_`. So all names together take at most
+/// about 5 MiB.
 ///
 /// A clone is cheap, and shares the counts.
 #[derive(Clone, Default)]
@@ -91,7 +93,8 @@ impl Metrics {
         });
     }
 
-    /// Counts descriptors of a domain without rules. All such domains have one name, as clients choose theirs.
+    /// Counts descriptors of a domain without rules. All such domains have one name, as clients
+    /// choose theirs.
     pub(crate) fn count_unknown_domain(&self, descriptors: u64) {
         self.0
             .unknown_domains

@@ -15,8 +15,9 @@ use super::{
 
 /// Sends the metrics to a statsd server.
 ///
-/// Counters are sent as differences. Response times are sent as one line for each bucket, with its count as a sample
-/// rate. So the statsd server counts one time for each call, rounded up to the bound of its bucket.
+/// Counters are sent as differences. Response times are sent as one line for each bucket, with its
+/// count as a sample rate. So the statsd server counts one time for each call, rounded up to the
+/// bound of its bucket.
 #[derive(Clone, Debug)]
 pub struct Statsd {
     host: String,
@@ -29,8 +30,8 @@ pub struct Statsd {
 /// Selects how metrics are sent to a statsd server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatsdProtocol {
-    /// On one connection, as Envoy's service sends them by default. A connection that has ended is replaced with the next
-    /// send.
+    /// On one connection, as Envoy's service sends them by default. A connection that has ended is
+    /// replaced with the next send.
     #[default]
     Tcp,
     /// In datagrams.
@@ -72,10 +73,11 @@ impl Statsd {
         self
     }
 
-    /// Sends the metrics until `end` is ready, and then once more what was counted since the last send.
+    /// Sends the metrics until `end` is ready, and then once more what was counted since the last
+    /// send.
     ///
-    /// When the statsd server cannot be reached, the counts are part of the next send. A failure of the last send is
-    /// only logged.
+    /// When the statsd server cannot be reached, the counts are part of the next send. A failure of
+    /// the last send is only logged.
     pub async fn run(self, metrics: Metrics, rules: Rules, end: impl Future<Output = ()>) {
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

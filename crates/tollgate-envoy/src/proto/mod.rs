@@ -1,6 +1,7 @@
 //! Contains the messages of Envoy's protocols that the service uses.
 //!
-//! The generated code is committed, so that only cargo is needed to build it. A test generates it again and compares.
+//! The generated code is committed, so that only cargo is needed to build it. A test generates it
+//! again and compares.
 
 #[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, clippy::pedantic, clippy::nursery, reason = "generated")]
 #[rustfmt::skip]

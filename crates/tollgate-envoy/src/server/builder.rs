@@ -57,7 +57,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Serves health and decisions over HTTP: see [`http`](crate::http). By default, they are not served.
+    /// Serves health and decisions over HTTP: see [`http`](crate::http). By default, they are not
+    /// served.
     pub fn http(mut self, host: impl Into<String>, port: u16) -> Self {
         self.http = Some((host.into(), port));
         self
@@ -75,7 +76,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Closes connections of gRPC after this time, changed by up to a tenth. The default is 24 hours.
+    /// Closes connections of gRPC after this time, changed by up to a tenth. The default is 24
+    /// hours.
     ///
     /// Calls that are under way have `grace` more, which is one hour by default.
     pub fn max_connection_age(mut self, age: Duration, grace: Duration) -> Self {
@@ -84,35 +86,36 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the time without a new call after which a connection of gRPC is closed. The default is 15 minutes.
+    /// Sets the time without a new call after which a connection of gRPC is closed. The default is
+    /// 15 minutes.
     ///
-    /// The connection is closed after one to two times this time. Calls that are still under way have the grace of
-    /// [`max_connection_age`](Self::max_connection_age). A connection without any call is closed after one minute at
-    /// most.
+    /// The connection is closed after one to two times this time. Calls that are still under way
+    /// have the grace of [`max_connection_age`](Self::max_connection_age). A connection without any
+    /// call is closed after one minute at most.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.options.idle_timeout = timeout;
         self
     }
 
-    /// Sets the most connections of gRPC, and the most connections of HTTP. The default is 10 000 each. Debug pages and
-    /// metrics have a quarter of it each, and at most 64.
+    /// Sets the most connections of gRPC, and the most connections of HTTP. The default is 10 000
+    /// each. Debug pages and metrics have a quarter of it each, and at most 64.
     ///
-    /// A port with so many connections accepts the next one when another one ends, and closes those that have made no call
-    /// for a second. Each connection takes a file descriptor of the process.
+    /// A port with so many connections accepts the next one when another one ends, and closes those
+    /// that have made no call for a second. Each connection takes a file descriptor of the process.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.options.max_connections = max.max(1);
         self
     }
 
-    /// Sets the most calls at the same time on one connection. The default is 1024. The client holds further calls
-    /// back.
+    /// Sets the most calls at the same time on one connection. The default is 1024. The client
+    /// holds further calls back.
     pub fn max_streams(mut self, max: u32) -> Self {
         self.options.max_streams = max;
         self
     }
 
-    /// Sets how long calls that are under way may go on when the server ends. The default is 20 seconds, which is less
-    /// than the 30 seconds after which Kubernetes kills a program.
+    /// Sets how long calls that are under way may go on when the server ends. The default is 20
+    /// seconds, which is less than the 30 seconds after which Kubernetes kills a program.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.options.drain_timeout = timeout;
         self
@@ -122,8 +125,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// Fails when a port cannot be opened, when a certificate or a key cannot be read, and when TLS is set for a Unix
-    /// socket.
+    /// Fails when a port cannot be opened, when a certificate or a key cannot be read, and when TLS
+    /// is set for a Unix socket.
     pub async fn bind(self) -> Result<Server, ServerError> {
         if self.tls.is_some() && matches!(self.grpc, GrpcListen::Unix(_)) {
             return Err(ServerError::new("TLS needs a port, and not a Unix socket"));

@@ -22,13 +22,15 @@ use tonic::codegen::Service;
 
 use super::unread::Unread;
 
-/// The time after which a silent client of HTTP/2 is asked whether it is there, and in which it must answer.
+/// The time after which a silent client of HTTP/2 is asked whether it is there, and in which it
+/// must answer.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
 
 /// The longest time for the head of a request over HTTP/1, and between two requests.
 const HEAD: Duration = Duration::from_secs(30);
 
-/// The longest time from the start of a connection to its first call. A client that makes no call keeps no other one out.
+/// The longest time from the start of a connection to its first call. A client that makes no call
+/// keeps no other one out.
 const FIRST_CALL: Duration = Duration::from_secs(60);
 
 /// The same where the port has no place for another client.
@@ -154,7 +156,8 @@ impl Connections {
     }
 }
 
-/// Waits until the port is full, while the client makes no call. A client that has made one does not give way.
+/// Waits until the port is full, while the client makes no call. A client that has made one does
+/// not give way.
 async fn gives_way(calls: &AtomicU64, mut is_full: watch::Receiver<bool>) {
     let is_silent = || calls.load(Ordering::Relaxed) == 0;
     sleep(FIRST_CALL_OF_MANY).await;

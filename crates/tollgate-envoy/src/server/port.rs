@@ -15,7 +15,8 @@ use super::{
 };
 use crate::Metrics;
 
-/// The time after the first connection that the system does not accept, and the longest one after many.
+/// The time after the first connection that the system does not accept, and the longest one after
+/// many.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The least time between two log lines of one kind.
@@ -32,7 +33,8 @@ pub(super) struct Port {
 impl Port {
     /// Serves until `end`, and then until all calls have ended.
     ///
-    /// A port with its most connections accepts the next one when another one ends. The other ports go on.
+    /// A port with its most connections accepts the next one when another one ends. The other ports
+    /// go on.
     pub(super) async fn serve(
         self,
         served: Connections,

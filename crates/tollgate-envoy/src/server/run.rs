@@ -91,12 +91,13 @@ impl Server {
 
     /// Serves until `end` is ready, and then until the calls that are under way have ended.
     ///
-    /// At the end, the server first reports that it is not healthy. From then on it accepts no connection of gRPC, and
-    /// it closes the open connections when their calls have ended. It serves the pages until then. Calls that take
-    /// longer than the [drain timeout](crate::ServerBuilder::drain_timeout) are dropped.
+    /// At the end, the server first reports that it is not healthy. From then on it accepts no
+    /// connection of gRPC, and it closes the open connections when their calls have ended. It
+    /// serves the pages until then. Calls that take longer than the [drain
+    /// timeout](crate::ServerBuilder::drain_timeout) are dropped.
     ///
-    /// **Set [`Component::Running`] to `false` some time before `end`**, so that clients which ask for the health turn
-    /// away before connections are closed.
+    /// **Set [`Component::Running`] to `false` some time before `end`**, so that clients which ask
+    /// for the health turn away before connections are closed.
     ///
     /// # Errors
     ///

@@ -16,16 +16,16 @@ use super::ServerError;
 
 /// Names the files for TLS, all in PEM.
 ///
-/// The server reads the files again within a second after they change. If they are wrong, it logs the mistake, and the
-/// certificates from before stay in use.
+/// The server reads the files again within a second after they change. If they are wrong, it logs
+/// the mistake, and the certificates from before stay in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The certificate of the server, followed by the certificates of its issuers.
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// The CA certificates that verify clients. A client without a certificate is then refused. With `None`, clients
-    /// need no certificate.
+    /// The CA certificates that verify clients. A client without a certificate is then refused.
+    /// With `None`, clients need no certificate.
     pub client_authorities: Option<PathBuf>,
     /// The name that the certificate of a client must have. `None` allows any name.
     pub client_name: Option<String>,

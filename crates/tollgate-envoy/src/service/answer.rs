@@ -69,7 +69,8 @@ fn saturated(number: u64) -> u32 {
 
 /// Returns the time until units return.
 ///
-/// In the mode `envoy`, these are the whole seconds to the end of the window, also of one in which nothing was spent.
+/// In the mode `envoy`, these are the whole seconds to the end of the window, also of one in which
+/// nothing was spent.
 pub(super) fn reset_after(status: &Status, compat: Compat) -> Option<Duration> {
     let exact = status.reset_after()?;
     if compat != Compat::Envoy {

@@ -58,8 +58,8 @@ impl RateLimitServiceBuilder {
         self
     }
 
-    /// Sets whether responses get the header fields `RateLimit-Policy` and `RateLimit`, and denials `Retry-After`. The
-    /// default is `false`.
+    /// Sets whether responses get the header fields `RateLimit-Policy` and `RateLimit`, and denials
+    /// `Retry-After`. The default is `false`.
     ///
     /// `RateLimit-Policy` and `RateLimit` have the form that `tollgate-tower` writes by default.
     pub fn standard_headers(mut self, is_on: bool) -> Self {
@@ -67,8 +67,8 @@ impl RateLimitServiceBuilder {
         self
     }
 
-    /// Sets whether responses contain the request and the metadata of its rules as `dynamic_metadata`. The default is
-    /// `false`.
+    /// Sets whether responses contain the request and the metadata of its rules as
+    /// `dynamic_metadata`. The default is `false`.
     pub fn dynamic_metadata(mut self, is_on: bool) -> Self {
         self.has_dynamic_metadata = is_on;
         self
@@ -76,8 +76,8 @@ impl RateLimitServiceBuilder {
 
     /// Sets the most descriptors of a request. The default is 1000.
     ///
-    /// A request with more descriptors, or with more than ten times as many entries in them, is refused with
-    /// `INVALID_ARGUMENT`.
+    /// A request with more descriptors, or with more than ten times as many entries in them, is
+    /// refused with `INVALID_ARGUMENT`.
     pub fn max_descriptors(mut self, max: usize) -> Self {
         self.max_descriptors = max;
         self

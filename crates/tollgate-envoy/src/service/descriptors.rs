@@ -70,7 +70,8 @@ fn descriptor(
     })
 }
 
-/// Returns the unit with this number. The type of the field has no week, but Envoy's service reads it as the type that has.
+/// Returns the unit with this number. The type of the field has no week, but Envoy's service reads
+/// it as the type that has.
 fn unit(number: i32) -> Option<Unit> {
     Some(match number {
         1 => Unit::Second,

@@ -7,7 +7,8 @@ use tonic::metadata::errors::InvalidMetadataKey;
 use super::answer::{reset_after, whole_seconds};
 use crate::proto::ratelimit::HeaderValue;
 
-/// Names the header fields with the limit, the units that are left, and the seconds until units return.
+/// Names the header fields with the limit, the units that are left, and the seconds until units
+/// return.
 ///
 /// ```
 /// use tollgate_envoy::LimitHeaderNames;
@@ -135,7 +136,8 @@ fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
             whole_seconds(quota.period()),
             whole_seconds(state.next_unit_after()),
         );
-        // Writing to memory cannot fail. The name of a policy has no character that a text must escape.
+        // Writing to memory cannot fail. The name of a policy has no character that a text must
+        // escape.
         let _ = write!(policies, "{gap}\"{name}\";q={};w={window}", quota.amount());
         let _ = write!(states, "{gap}\"{name}\";r={};t={reset}", state.remaining());
     }

@@ -20,9 +20,9 @@ use crate::{
 
 /// Answers the requests of Envoy's rate limit protocol, version 3.
 ///
-/// The type implements the gRPC service `envoy.service.ratelimit.v3.RateLimitService`. Mount it in a server of your
-/// own, or use the program `tollgate-envoy`, which adds health, metrics, TLS and rules from a control plane. A
-/// [`RuleLimiter`] provides the rules and the store.
+/// The type implements the gRPC service `envoy.service.ratelimit.v3.RateLimitService`. Mount it in
+/// a server of your own, or use the program `tollgate-envoy`, which adds health, metrics, TLS and
+/// rules from a control plane. A [`RuleLimiter`] provides the rules and the store.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -90,8 +90,9 @@ impl RateLimitService {
     ///
     /// # Errors
     ///
-    /// - `INVALID_ARGUMENT`: the domain is empty, there are no descriptors or too many, the `limit` of a descriptor has
-    ///   no unit, or a descriptor has `is_negative_hits` in native [mode](tollgate_rules::Compat).
+    /// - `INVALID_ARGUMENT`: the domain is empty, there are no descriptors or too many, the `limit`
+    ///   of a descriptor has no unit, or a descriptor has `is_negative_hits` in native
+    ///   [mode](tollgate_rules::Compat).
     /// - `UNAVAILABLE`: no rules are loaded, or the store failed and a rule denies in an outage.
     /// - `INTERNAL`: the store is configured wrongly.
     ///
@@ -148,7 +149,8 @@ impl RateLimitService {
         if decision.verdict().is_shadowed() {
             metrics.count_shadowed();
         }
-        // The answer of an outage is no answer of the store: alerts on failures of the store must see it.
+        // The answer of an outage is no answer of the store: alerts on failures of the store must
+        // see it.
         if decision
             .decisions()
             .iter()

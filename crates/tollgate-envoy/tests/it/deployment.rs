@@ -1,4 +1,5 @@
-//! The image, the compose file and the manifests: their names, ports, flags and variables are those of the program.
+//! The image, the compose file and the manifests: their names, ports, flags and variables are those
+//! of the program.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
@@ -109,7 +110,8 @@ impl Settings {
     }
 }
 
-/// Starts the program with these variables, on free ports. It starts without Redis, whose name means nothing here.
+/// Starts the program with these variables, on free ports. It starts without Redis, whose name
+/// means nothing here.
 fn start(variables: &[(String, String)]) {
     let mut command = Command::new(PROGRAM);
     command

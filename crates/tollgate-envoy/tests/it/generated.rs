@@ -17,7 +17,8 @@ fn the_generated_code_is_up_to_date() {
     let set = protox::compile(FILES, [root.join("proto")]).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let out = scratch.path();
-    // A client is made of any channel. `connect` would need that of tonic, which the library alone does without.
+    // A client is made of any channel. `connect` would need that of tonic, which the library alone
+    // does without.
     let configuration = tonic_prost_build::configure()
         .out_dir(out)
         .include_file("mod.rs")

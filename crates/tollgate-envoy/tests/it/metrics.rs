@@ -47,7 +47,8 @@ fn service() -> RateLimitService {
     RateLimitService::new(limiter(RULES, Compat::Envoy))
 }
 
-/// Makes 13 requests of a tenant with a limit of 10, two shadowed ones, one with two levels, and a wrong one.
+/// Makes 13 requests of a tenant with a limit of 10, two shadowed ones, one with two levels, and a
+/// wrong one.
 async fn traffic(service: &RateLimitService) {
     let server = Running::start(service.clone()).await;
     let mut client = server.client().await;

@@ -22,7 +22,8 @@ use crate::{
 pub(crate) const RULES: &str =
     "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 2}}]}";
 
-/// Returns the command with free ports and no delay at the end, and without the variables of the test's own environment.
+/// Returns the command with free ports and no delay at the end, and without the variables of the
+/// test's own environment.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-envoy"));
     let path = std::env::var_os("PATH").unwrap_or_default();

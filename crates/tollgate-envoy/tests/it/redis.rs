@@ -109,7 +109,8 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     let service = RateLimitService::new(limiter);
     assert!(service.decide(&tenant("acme")).await.is_ok());
     redis.pause();
-    // Without a deadline, the call would wait for as long as the server is paused, which is for ever.
+    // Without a deadline, the call would wait for as long as the server is paused, which is for
+    // ever.
     assert_eq!(
         service
             .decide(&tenant("acme"))

@@ -10,7 +10,8 @@ use crate::Descriptor;
 
 /// A list of actions that make one descriptor from a request: one entry for each action, in order.
 ///
-/// When an action finds no value, the request has no such descriptor, unless the action is optional.
+/// When an action finds no value, the request has no such descriptor, unless the action is
+/// optional.
 ///
 /// ```
 /// use http::Request;
@@ -87,14 +88,15 @@ impl Actions {
 
     /// Appends the address of the client, as [`ClientIp`] finds it.
     ///
-    /// **The owner of an IPv6 network has a separate quota for each of its addresses.** Set `prefix_v6` in the rule, or
-    /// use [`client_network`](Self::client_network).
+    /// **The owner of an IPv6 network has a separate quota for each of its addresses.** Set
+    /// `prefix_v6` in the rule, or use [`client_network`](Self::client_network).
     #[must_use]
     pub fn client_ip(self, key: impl Into<Box<str>>) -> Self {
         self.add(key, Source::ClientIp)
     }
 
-    /// Appends the network of the client, such as `192.0.2.0/24`, with these prefix lengths in bits.
+    /// Appends the network of the client, such as `192.0.2.0/24`, with these prefix lengths in
+    /// bits.
     ///
     /// # Panics
     ///
@@ -108,9 +110,11 @@ impl Actions {
         self.add(key, Source::Network { v4, v6 })
     }
 
-    /// Appends the value of a header field. When the field is missing or empty, the request has no descriptor.
+    /// Appends the value of a header field. When the field is missing or empty, the request has no
+    /// descriptor.
     ///
-    /// The values of a repeated field are joined by commas. A value that is not UTF-8 is read as Latin-1.
+    /// The values of a repeated field are joined by commas. A value that is not UTF-8 is read as
+    /// Latin-1.
     ///
     /// # Panics
     ///
@@ -120,7 +124,8 @@ impl Actions {
         self.header_name(HeaderName::from_static(name), key, false)
     }
 
-    /// Appends the value of a header field. When the field is missing or empty, the entry is left out.
+    /// Appends the value of a header field. When the field is missing or empty, the entry is left
+    /// out.
     ///
     /// # Panics
     ///
@@ -181,15 +186,15 @@ impl Actions {
 
     /// Appends the path as the client wrote it.
     ///
-    /// **A client that can write a path in several ways has a separate quota for each**, because the path is not
-    /// normalised.
+    /// **A client that can write a path in several ways has a separate quota for each**, because
+    /// the path is not normalised.
     #[must_use]
     pub fn path(self, key: impl Into<Box<str>>) -> Self {
         self.add(key, Source::Path)
     }
 
-    /// Appends the route of an axum router, such as `/users/{id}`. When no route matched, the request has no
-    /// descriptor. The same happens without the feature `axum`.
+    /// Appends the route of an axum router, such as `/users/{id}`. When no route matched, the
+    /// request has no descriptor. The same happens without the feature `axum`.
     #[must_use]
     pub fn matched_path(self, key: impl Into<Box<str>>) -> Self {
         self.add(key, Source::MatchedPath)
@@ -406,7 +411,8 @@ impl HeaderMatch {
     }
 }
 
-/// Returns the value of a header field. Several values are joined by commas (RFC 9110, section 5.3).
+/// Returns the value of a header field. Several values are joined by commas (RFC 9110, section
+/// 5.3).
 pub(super) fn header_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
     let text = |bytes: &'a [u8]| match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -424,8 +430,8 @@ pub(super) fn header_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Opt
 
 /// Selects where the address of a client is read.
 ///
-/// The default is the peer of the connection. **Behind a proxy, all requests come from the proxy:** use a
-/// [`ForwardedIp`] there.
+/// The default is the peer of the connection. **Behind a proxy, all requests come from the proxy:**
+/// use a [`ForwardedIp`] there.
 ///
 /// ```
 /// use tollgate_rules::ClientIp;

@@ -6,8 +6,8 @@ use crate::Descriptor;
 
 /// Makes the [descriptors](Descriptor) of a request.
 ///
-/// Write the actions in code with [`Actions`], or in the file of the rules with the field `rate_limits`, which has the
-/// same form as in a route of Envoy:
+/// Write the actions in code with [`Actions`], or in the file of the rules with the field
+/// `rate_limits`, which has the same form as in a route of Envoy:
 ///
 /// ```
 /// use http::Request;
@@ -49,9 +49,10 @@ use crate::Descriptor;
 /// | `matched_path` | (`descriptor_key`) | the route of axum, with the feature `axum` |
 /// | `grpc_service`, `grpc_method` | (`descriptor_key`) | the name `package.Service`, the name `package.Service/Method` |
 ///
-/// Without `descriptor_key`, the key of an entry is the name of the action, with two exceptions: `header_match` for
-/// `header_value_match`, and `route` for `matched_path`. Where Envoy reads the header `:path` or `:method`, write
-/// `path` or `method`. The last three rows are additions of Tollgate.
+/// Without `descriptor_key`, the key of an entry is the name of the action, with two exceptions:
+/// `header_match` for `header_value_match`, and `route` for `matched_path`. Where Envoy reads the
+/// header `:path` or `:method`, write `path` or `method`. The last three rows are additions of
+/// Tollgate.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
     all: Vec<Actions>,
@@ -76,8 +77,8 @@ impl Descriptors {
         self.all.iter().flat_map(Actions::keys)
     }
 
-    /// Makes the descriptors of the request with this head. A descriptor for which the request has no values is left
-    /// out.
+    /// Makes the descriptors of the request with this head. A descriptor for which the request has
+    /// no values is left out.
     ///
     /// # Errors
     ///

@@ -410,7 +410,8 @@ impl Compiler {
         })
     }
 
-    /// Makes a policy. Without an algorithm it counts in fixed windows, and with a burst it is a token bucket.
+    /// Makes a policy. Without an algorithm it counts in fixed windows, and with a burst it is a
+    /// token bucket.
     fn policy(
         &mut self,
         name: &str,

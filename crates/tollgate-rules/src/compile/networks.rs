@@ -1,4 +1,5 @@
-//! Reads `networks`: lists of allowed and denied networks, in place or in files with one network in each line.
+//! Reads `networks`: lists of allowed and denied networks, in place or in files with one network in
+//! each line.
 
 use std::path::PathBuf;
 

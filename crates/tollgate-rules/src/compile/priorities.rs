@@ -118,7 +118,8 @@ impl Compiler {
         })
     }
 
-    /// Refuses leased limits in a domain whose requests have ranks: units that are taken in advance have none.
+    /// Refuses leased limits in a domain whose requests have ranks: units that are taken in advance
+    /// have none.
     pub(super) fn check_ranks(&mut self, siblings: &Siblings) {
         let Some(priorities) = &siblings.priorities else {
             return;

@@ -6,8 +6,8 @@ use crate::descriptor::entry::DescriptorEntry;
 
 /// Entries, up to four without an allocation.
 ///
-/// It is no `SmallVec`, which is invariant in the type of its items: a descriptor with borrowed texts then has to live
-/// exactly as long as they do.
+/// It is no `SmallVec`, which is invariant in the type of its items: a descriptor with borrowed
+/// texts then has to live exactly as long as they do.
 #[derive(Clone)]
 pub(crate) enum Entries<'a> {
     Inline([DescriptorEntry<'a>; IN_PLACE], usize),

@@ -89,7 +89,8 @@ impl<'a> Descriptor<'a> {
         self
     }
 
-    /// Sets the units that this descriptor spends, in place of the `hits` of the request. 0 only tests the limit.
+    /// Sets the units that this descriptor spends, in place of the `hits` of the request. 0 only
+    /// tests the limit.
     #[must_use]
     pub fn with_hits(mut self, hits: u64) -> Self {
         self.hits = Some(hits);
@@ -122,7 +123,8 @@ impl<'a> Descriptor<'a> {
         self.limit
     }
 
-    /// Returns the units that this descriptor spends. `None` when it spends the `hits` of the request.
+    /// Returns the units that this descriptor spends. `None` when it spends the `hits` of the
+    /// request.
     #[must_use]
     pub fn hits(&self) -> Option<u64> {
         self.hits

@@ -19,8 +19,8 @@ use crate::error::RuleError;
 pub enum Format {
     /// YAML 1.2, for the extensions `.yaml` and `.yml`.
     Yaml,
-    /// JSON (RFC 8259), for the extension `.json`. It is read as the YAML that it is: a character beyond U+FFFF stands as
-    /// itself, because two escapes of surrogates are refused.
+    /// JSON (RFC 8259), for the extension `.json`. It is read as the YAML that it is: a character
+    /// beyond U+FFFF stands as itself, because two escapes of surrogates are refused.
     Json,
     /// TOML 1.1, for the extension `.toml`.
     #[cfg(feature = "toml")]

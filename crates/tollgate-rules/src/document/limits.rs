@@ -15,9 +15,11 @@ use crate::error::{RuleError, RuleErrorKind};
 pub struct Limits {
     /// The most bytes of a file. The default is 16 MiB.
     pub bytes: usize,
-    /// The most values of a file: scalars, lists and mappings. Each use of an alias counts. The default is 1 000 000.
+    /// The most values of a file: scalars, lists and mappings. Each use of an alias counts. The
+    /// default is 1 000 000.
     pub nodes: usize,
-    /// The most lists and mappings around a value. Each level of descriptors takes two. The default is 64, the most is 100.
+    /// The most lists and mappings around a value. Each level of descriptors takes two. The default
+    /// is 64, the most is 100.
     pub depth: usize,
     /// The most files of a directory. The default is 1 000.
     pub files: usize,

@@ -1,13 +1,15 @@
 //! Reads the text of a file as a tree of nodes, each with its place.
 //!
-//! The formats become one tree, so that a mistake is reported in the same way in each: with the place of the value,
-//! and several mistakes at once. Types that serde derives have neither: serde reports the first mistake only, and it
-//! has no places for values that are wrong in their context, such as a duplicate composite key.
+//! The formats become one tree, so that a mistake is reported in the same way in each: with the
+//! place of the value, and several mistakes at once. Types that serde derives have neither: serde
+//! reports the first mistake only, and it has no places for values that are wrong in their context,
+//! such as a duplicate composite key.
 //!
 //! # Libraries
 //!
-//! YAML is read from the events of `saphyr-parser`: each has the span of its text, nothing is built before the limits are
-//! checked, and an alias is an event and not a copy. The others that were compared:
+//! YAML is read from the events of `saphyr-parser`: each has the span of its text, nothing is built
+//! before the limits are checked, and an alias is an event and not a copy. The others that were
+//! compared:
 //!
 //! | library | reason against it |
 //! |---|---|

@@ -187,7 +187,8 @@ impl<'a> Reader<'a> {
                 return Err(duplicate(&fields.last_refused, at));
             }
         }
-        // The fields of the mapping come before merged ones, and earlier merged mappings before later ones.
+        // The fields of the mapping come before merged ones, and earlier merged mappings before
+        // later ones.
         for field in merged {
             fields.push(field);
         }

@@ -61,7 +61,8 @@ impl RuleLimiterBuilder {
         self
     }
 
-    /// Sets the answer in an outage of the store, for rules without `on_outage`. The default is [`Outage::default`].
+    /// Sets the answer in an outage of the store, for rules without `on_outage`. The default is
+    /// [`Outage::default`].
     ///
     /// With [`Outage::Local`], rules with `on_outage: local` use its number of replicas, too.
     pub fn on_outage(mut self, outage: Outage) -> Self {
@@ -69,7 +70,8 @@ impl RuleLimiterBuilder {
         self
     }
 
-    /// Sets the longest time that a decision may take. The default is the same as for a [`Limiter`], which explains it:
+    /// Sets the longest time that a decision may take. The default is the same as for a
+    /// [`Limiter`], which explains it:
     /// [`LimiterBuilder::deadline`](tollgate::LimiterBuilder::deadline).
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -82,21 +84,23 @@ impl RuleLimiterBuilder {
         self
     }
 
-    /// Counts the descriptors over their limit by key, to see which keys are denied most. By default, nothing is counted.
+    /// Counts the descriptors over their limit by key, to see which keys are denied most. By
+    /// default, nothing is counted.
     ///
-    /// The key of a descriptor is [`Match::key`](crate::Match::key). Rules in shadow mode are counted too, so that you
-    /// see whom they would deny.
+    /// The key of a descriptor is [`Match::key`](crate::Match::key). Rules in shadow mode are
+    /// counted too, so that you see whom they would deny.
     pub fn denied_keys(mut self, denied_keys: DeniedKeys) -> Self {
         self.denied_keys = Some(denied_keys);
         self
     }
 
-    /// Sets the observer of the [events](tollgate::limiter::events) of the limits: denials, limits that are nearly reached,
-    /// lockouts and outages. By default there is none.
+    /// Sets the observer of the [events](tollgate::limiter::events) of the limits: denials, limits
+    /// that are nearly reached, lockouts and outages. By default there is none.
     ///
-    /// The policy of an event is the limit of its rule, and the key is [`Match::key`](crate::Match::key). A rule in
-    /// shadow mode raises its denials, too. Two denials raise no event: a denial by a rule of 0 requests, and a
-    /// denial of more units than the limit ever has. For reloads of the rules, see [`Rules::set_observer`].
+    /// The policy of an event is the limit of its rule, and the key is
+    /// [`Match::key`](crate::Match::key). A rule in shadow mode raises its denials, too. Two
+    /// denials raise no event: a denial by a rule of 0 requests, and a denial of more units than
+    /// the limit ever has. For reloads of the rules, see [`Rules::set_observer`].
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
         self

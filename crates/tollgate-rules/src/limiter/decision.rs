@@ -35,14 +35,15 @@ impl RuleDecision {
         &self.verdict
     }
 
-    /// Returns the decision for each descriptor, in the order of the request. `None` where nothing was counted.
+    /// Returns the decision for each descriptor, in the order of the request. `None` where nothing
+    /// was counted.
     #[must_use]
     pub fn decisions(&self) -> &[Option<Decision>] {
         &self.decisions
     }
 
-    /// Returns how long to wait until every descriptor that denied the request has the units again. `None` when the
-    /// request is allowed, or when no wait helps.
+    /// Returns how long to wait until every descriptor that denied the request has the units again.
+    /// `None` when the request is allowed, or when no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.is_allowed() {
@@ -76,7 +77,8 @@ fn wait(decision: &Decision) -> Option<Duration> {
 pub enum CheckError {
     /// The request has no domain or no descriptors.
     Request(RequestError),
-    /// The store did not decide, for example in an outage in which the limit is [closed](tollgate::Outage::Closed).
+    /// The store did not decide, for example in an outage in which the limit is
+    /// [closed](tollgate::Outage::Closed).
     Store(Error),
 }
 

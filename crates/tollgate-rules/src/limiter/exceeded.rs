@@ -1,9 +1,9 @@
 //! Remembers which counters are above their limit, in the mode `envoy`.
 //!
-//! A counter of Envoy's service rises above its limit, and a check of 0 units is denied only then. A counter of a store
-//! stays at its limit. So the first denied request of a window marks the counter, and a check of 0 units reads the
-//! mark. A mark ends with the window. It costs nothing while requests are allowed, and later denials find it in the
-//! memory of denials.
+//! A counter of Envoy's service rises above its limit, and a check of 0 units is denied only then.
+//! A counter of a store stays at its limit. So the first denied request of a window marks the
+//! counter, and a check of 0 units reads the mark. A mark ends with the window. It costs nothing
+//! while requests are allowed, and later denials find it in the memory of denials.
 
 use std::{
     sync::{Arc, OnceLock},

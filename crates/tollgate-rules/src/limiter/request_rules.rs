@@ -14,12 +14,14 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, Plan, RequestError, Verdic
 
 /// Limits the requests of a layer by the rules of one domain.
 ///
-/// [`RuleLimiter::for_requests`] creates it. Pass it to [`RateLimitLayer`](tollgate_tower::RateLimitLayer) for HTTP, or
-/// to `tollgate_tonic::layer` for gRPC, in place of a limiter. The layer answers as it does with fixed limits: with the
-/// status, `Retry-After`, the rate limit header fields and the problem document, or with the gRPC status and its
-/// details. A reload is in force with the next request.
+/// [`RuleLimiter::for_requests`] creates it. Pass it to
+/// [`RateLimitLayer`](tollgate_tower::RateLimitLayer) for HTTP, or to `tollgate_tonic::layer` for
+/// gRPC, in place of a limiter. The layer answers as it does with fixed limits: with the status,
+/// `Retry-After`, the rate limit header fields and the problem document, or with the gRPC status
+/// and its details. A reload is in force with the next request.
 ///
-/// The rules make the keys, so the layer does not use its key extractor. Pass [`Global`](tollgate_tower::key::Global).
+/// The rules make the keys, so the layer does not use its key extractor. Pass
+/// [`Global`](tollgate_tower::key::Global).
 ///
 /// ```
 /// use http::{Request, Response};
@@ -57,23 +59,25 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, Plan, RequestError, Verdic
 ///
 /// # What a client sees
 ///
-/// The response to an allowed request lists the policies of all its descriptors. The response to a denied request lists
-/// the policies that deny it. Clients do not see rules in shadow mode, and quota rules that alone do not deny. The
-/// metrics count such rules with the outcome `shadowed`. A rule of 0 requests denies with 429 and without
-/// `Retry-After`.
+/// The response to an allowed request lists the policies of all its descriptors. The response to a
+/// denied request lists the policies that deny it. Clients do not see rules in shadow mode, and
+/// quota rules that alone do not deny. The metrics count such rules with the outcome `shadowed`. A
+/// rule of 0 requests denies with 429 and without `Retry-After`.
 ///
-/// A request without a descriptor, or whose descriptors match no limit, passes without header fields.
+/// A request without a descriptor, or whose descriptors match no limit, passes without header
+/// fields.
 ///
 /// # The options of the layer
 ///
-/// - Each descriptor spends the [cost](tollgate_tower::RateLimitBuilder::cost) of the layer, unless it has
-///   [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request is denied when one has no
-///   unit left.
-/// - A request has the [priority](tollgate_tower::RateLimitBuilder::priority) of the layer, unless it belongs to a
-///   [class](crate::PriorityClass) of the file. Leased limits have no priorities, and neither has the mode `envoy`: the
-///   response is 500, and the mistake is logged once.
-/// - With an [enforcement](tollgate_tower::RateLimitBuilder::enforcement), a limit denies when both the rule and the layer
-///   enforce it for the [key](crate::Match::key) of its descriptor. Any other limit counts as in shadow mode.
+/// - Each descriptor spends the [cost](tollgate_tower::RateLimitBuilder::cost) of the layer, unless
+///   it has [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request
+///   is denied when one has no unit left.
+/// - A request has the [priority](tollgate_tower::RateLimitBuilder::priority) of the layer, unless
+///   it belongs to a [class](crate::PriorityClass) of the file. Leased limits have no priorities,
+///   and neither has the mode `envoy`: the response is 500, and the mistake is logged once.
+/// - With an [enforcement](tollgate_tower::RateLimitBuilder::enforcement), a limit denies when both
+///   the rule and the layer enforce it for the [key](crate::Match::key) of its descriptor. Any
+///   other limit counts as in shadow mode.
 ///
 /// [`LimiterSource::from_decider`] lists the options that have no effect.
 #[derive(Clone, Debug)]
@@ -88,9 +92,9 @@ pub struct RequestRules {
 impl RuleLimiter {
     /// Returns limits for the requests of a layer, by the rules of `domain`.
     ///
-    /// The field `rate_limits` of the domain's file says how descriptors are made from requests. In code,
-    /// [`descriptors`](RequestRules::descriptors) does the same. Without both, a layer answers with 500, and logs the
-    /// reason once.
+    /// The field `rate_limits` of the domain's file says how descriptors are made from requests. In
+    /// code, [`descriptors`](RequestRules::descriptors) does the same. Without both, a layer
+    /// answers with 500, and logs the reason once.
     pub fn for_requests(&self, domain: impl Into<Arc<str>>) -> RequestRules {
         RequestRules {
             limiter: self.clone(),
@@ -102,7 +106,8 @@ impl RuleLimiter {
 }
 
 impl RequestRules {
-    /// Sets how descriptors are made from requests, in place of the field `rate_limits` of the file.
+    /// Sets how descriptors are made from requests, in place of the field `rate_limits` of the
+    /// file.
     pub fn descriptors(mut self, descriptors: impl Into<Descriptors>) -> Self {
         self.descriptors = Some(Arc::new(descriptors.into()));
         self
@@ -211,7 +216,8 @@ fn joint(
         };
         is_limited = true;
         joint = match decision {
-            // Passed descriptors of a denied request are refunded: the response lists those that deny.
+            // Passed descriptors of a denied request are refunded: the response lists those that
+            // deny.
             Ok(decision) if !is_allowed && !is_over && decision.is_allowed() => joint,
             // A quota that is over its limit does not deny while another one is not.
             Ok(decision) if is_shadow || modes.shadow || (is_over && is_allowed) => {

@@ -12,20 +12,23 @@ use crate::{Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Rule, Rules,
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
-/// In native [mode](crate::Compat), every descriptor with a limit is checked, and a denied request is free. Up to four
-/// descriptors with up to eight policies are decided in one atomic step: all are charged, or none. These descriptors
-/// have a step of their own, which is taken at the same time:
+/// In native [mode](crate::Compat), every descriptor with a limit is checked, and a denied request
+/// is free. Up to four descriptors with up to eight policies are decided in one atomic step: all
+/// are charged, or none. These descriptors have a step of their own, which is taken at the same
+/// time:
 ///
 /// - descriptors in shadow mode, and quota descriptors, because they do not deny the request alone;
 /// - descriptors with another `on_outage`, or with a policy of the same name as another one;
 /// - descriptors whose units never fit;
 /// - all descriptors in a Redis Cluster, where the counters lie in different slots.
 ///
-/// When the request is denied, the steps that passed are refunded. Until then, the denied request holds their units,
-/// and another request may be denied for lack of them. If a refund does not reach the store, the units stay spent.
+/// When the request is denied, the steps that passed are refunded. Until then, the denied request
+/// holds their units, and another request may be denied for lack of them. If a refund does not
+/// reach the store, the units stay spent.
 ///
-/// In the mode `envoy`, a denied request is charged on every descriptor, and the units above the limit use up the rest
-/// of the window. As in Envoy's service, a check of 0 units is denied only after the limit was exceeded.
+/// In the mode `envoy`, a denied request is charged on every descriptor, and the units above the
+/// limit use up the rest of the window. As in Envoy's service, a check of 0 units is denied only
+/// after the limit was exceeded.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -82,14 +85,15 @@ impl RuleLimiter {
 
     /// Spends units of all descriptors, and decides the request.
     ///
-    /// Each descriptor spends `hits` units, unless it has [`hits`](Descriptor::hits) of its own. 0 counts as 1. One set
-    /// of rules decides the whole request, also during a reload. A check of more units than a limit ever has is denied.
+    /// Each descriptor spends `hits` units, unless it has [`hits`](Descriptor::hits) of its own. 0
+    /// counts as 1. One set of rules decides the whole request, also during a reload. A check of
+    /// more units than a limit ever has is denied.
     ///
     /// # Errors
     ///
     /// - [`CheckError::Request`] when the domain is empty, or when there are no descriptors.
-    /// - [`CheckError::Store`] when the store failed and a limit is [closed](Outage::Closed) in an outage. Descriptors
-    ///   that were charged are then refunded.
+    /// - [`CheckError::Store`] when the store failed and a limit is [closed](Outage::Closed) in an
+    ///   outage. Descriptors that were charged are then refunded.
     ///
     /// # Cancellation
     ///
@@ -108,8 +112,8 @@ impl RuleLimiter {
 
     /// Spends units of all descriptors of a plan, and decides the request.
     ///
-    /// Use it in place of [`check`](Self::check) where the answer needs the [rule](crate::Match::rule) of each
-    /// descriptor.
+    /// Use it in place of [`check`](Self::check) where the answer needs the
+    /// [rule](crate::Match::rule) of each descriptor.
     ///
     /// ```
     /// use tollgate::MemoryStore;
@@ -133,8 +137,8 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// Fails when the store failed and a limit is [closed](Outage::Closed) in an outage. Descriptors that were charged
-    /// are then refunded.
+    /// Fails when the store failed and a limit is [closed](Outage::Closed) in an outage.
+    /// Descriptors that were charged are then refunded.
     ///
     /// # Cancellation
     ///
@@ -148,7 +152,8 @@ impl RuleLimiter {
         Ok(RuleDecision::new(verdict, decisions))
     }
 
-    /// Decides a request. Returns what each descriptor was charged, which is refunded when the request is denied.
+    /// Decides a request. Returns what each descriptor was charged, which is refunded when the
+    /// request is denied.
     pub(super) async fn decide_plan(
         &self,
         plan: &Plan<'_>,
@@ -170,7 +175,8 @@ impl RuleLimiter {
                 continue;
             };
             self.0.rules.record(found, status.usage());
-            // Also in shadow mode, as a limiter in a layer in shadow mode does: see whom the rule would deny.
+            // Also in shadow mode, as a limiter in a layer in shadow mode does: see whom the rule
+            // would deny.
             let is_over = outcome.is_some_and(|outcome| outcome.is_over());
             if let Some(denied_keys) = self.0.denied_keys.as_ref().filter(|_| is_over) {
                 denied_keys.record(&found.key());

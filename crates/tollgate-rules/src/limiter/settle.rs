@@ -1,4 +1,5 @@
-//! Derives the outcomes of the charges. In the mode `envoy`, they are those of counters that denied requests raise too.
+//! Derives the outcomes of the charges. In the mode `envoy`, they are those of counters that denied
+//! requests raise too.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use super::{
 };
 use crate::{Compat, DescriptorOutcome, Match, Plan, Planned, rule::Limit};
 
-/// Returns the outcomes. In the mode `envoy`, a denied descriptor loses what it had left, and a check of 0 units is
-/// denied only when more than the limit was asked for before.
+/// Returns the outcomes. In the mode `envoy`, a denied descriptor loses what it had left, and a
+/// check of 0 units is denied only when more than the limit was asked for before.
 pub(super) async fn settle(
     plan: &Plan<'_>,
     charges: &[Option<Charge>],
@@ -84,8 +85,8 @@ fn amount(planned: &Planned<'_>) -> Option<(u64, Duration)> {
     planned.charged()?.rule().amount()
 }
 
-/// Returns the outcome of a descriptor in the mode `envoy`, and of those that name its counter again. Raises the counter
-/// when the descriptor is denied.
+/// Returns the outcome of a descriptor in the mode `envoy`, and of those that name its counter
+/// again. Raises the counter when the descriptor is denied.
 async fn raise(
     at: usize,
     (planned, charge): Settled<'_>,
@@ -152,7 +153,8 @@ fn is_remembered(charge: &Charge) -> bool {
     charge.decision.as_ref().is_ok_and(Decision::is_remembered)
 }
 
-/// Returns the units that a denied descriptor has left, before the request spent `again` on the same counter.
+/// Returns the units that a denied descriptor has left, before the request spent `again` on the
+/// same counter.
 async fn left(charge: &Charge, again: u64) -> u64 {
     let least = |states: &mut dyn Iterator<Item = PolicyState<'_>>| {
         states.map(|state| state.remaining()).min()

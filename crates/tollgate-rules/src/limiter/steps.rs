@@ -38,7 +38,8 @@ struct Step<'p, 'l> {
 
 /// Charges all descriptors of a plan. A descriptor that counts nothing has no charge.
 ///
-/// Descriptors that deny the request alone are charged in one step where the store can do that: see [`Steps::of`].
+/// Descriptors that deny the request alone are charged in one step where the store can do that: see
+/// [`Steps::of`].
 pub(super) async fn charge<'l>(
     plan: &Plan<'_>,
     steps: &Steps,
@@ -67,7 +68,8 @@ pub(super) async fn charge<'l>(
     }
 }
 
-/// Awaits all futures at the same time. Nearly all requests have one, which is awaited in place: [`join_all`] would box it.
+/// Awaits all futures at the same time. Nearly all requests have one, which is awaited in place:
+/// [`join_all`] would box it.
 pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> SmallVec<[F::Output; 1]> {
     let mut futures: SmallVec<[F; 1]> = futures.collect();
     if futures.len() > 1 {
@@ -86,9 +88,10 @@ impl Steps {
 
     /// Returns the steps that charge these descriptors.
     ///
-    /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. All are
-    /// leased, or none. A descriptor that is not enforced, a quota descriptor, and one whose units never fit have a step of their own.
-    /// So has every descriptor in the mode `envoy`, where a denied request is charged.
+    /// One step has descriptors of which each alone denies the request, and that have one answer in
+    /// an outage. All are leased, or none. A descriptor that is not enforced, a quota descriptor,
+    /// and one whose units never fit have a step of their own. So has every descriptor in the mode
+    /// `envoy`, where a denied request is charged.
     fn of<'p, 'l>(
         &self,
         plan: &Plan<'_>,
@@ -118,7 +121,8 @@ impl Steps {
             .collect()
     }
 
-    /// Returns a step that decides its descriptors together, or one step for each when the store cannot.
+    /// Returns a step that decides its descriptors together, or one step for each when the store
+    /// cannot.
     fn together<'p, 'l>(&self, mut step: Step<'p, 'l>) -> SmallVec<[Step<'p, 'l>; 1]> {
         if let [first, others @ ..] = &*step.descriptors
             && !others.is_empty()
@@ -215,7 +219,8 @@ impl Pending<'_, '_> {
         self.policies.iter().any(|policy| policy.lease().is_some())
     }
 
-    /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
+    /// Returns whether the request is denied when this descriptor is over its limit, and its units
+    /// fit at some time.
     fn denies_alone(&self) -> bool {
         let least = self
             .policies
@@ -332,7 +337,8 @@ impl Pending<'_, '_> {
         })
     }
 
-    /// Returns the charge of a descriptor that was decided together with others. `branch` is its branch, from 1.
+    /// Returns the charge of a descriptor that was decided together with others. `branch` is its
+    /// branch, from 1.
     pub(super) fn charged(self, branch: u8, decision: &Decision) -> Charge {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());

@@ -12,10 +12,11 @@ use crate::{
     },
 };
 
-/// Explains why a descriptor has its limit: what was tried at each level, and why other rules do not apply.
+/// Explains why a descriptor has its limit: what was tried at each level, and why other rules do
+/// not apply.
 ///
-/// [`RuleSet::explain`] makes an explanation, and `Display` writes it for people. **The text contains the values of the
-/// request**, which may identify a client.
+/// [`RuleSet::explain`] makes an explanation, and `Display` writes it for people. **The text
+/// contains the values of the request**, which may identify a client.
 ///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet};

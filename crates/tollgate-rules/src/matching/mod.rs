@@ -18,7 +18,8 @@ use crate::{
 };
 pub use explain::{Attempt, AttemptOutcome, Explanation, LevelTrace};
 
-/// The rule that applies to a descriptor, and how each entry was matched. [`RuleSet::find`] returns it.
+/// The rule that applies to a descriptor, and how each entry was matched. [`RuleSet::find`] returns
+/// it.
 pub struct Match<'a> {
     set: &'a RuleSet,
     domain: &'a str,
@@ -44,16 +45,19 @@ enum Found<'a> {
 impl RuleSet {
     /// Finds the limit of a descriptor, and returns `None` when no limit applies.
     ///
-    /// A descriptor with a [limit of its own](Descriptor::with_limit) has that limit when the domain exists. For any other,
-    /// each entry selects one descriptor of the file, from the root of the domain inwards:
+    /// A descriptor with a [limit of its own](Descriptor::with_limit) has that limit when the
+    /// domain exists. For any other, each entry selects one descriptor of the file, from the root
+    /// of the domain inwards:
     ///
     /// 1. the one with the same key and value,
-    /// 2. else the first one, in the order of the file, with the same key and a pattern that matches the value,
+    /// 2. else the first one, in the order of the file, with the same key and a pattern that
+    ///    matches the value,
     /// 3. else the one with the same key and no value.
     ///
-    /// The one that the last entry selects holds the limit. If it has none, there is no limit: so a value is made an
-    /// exception from a default. The limit of a descriptor never applies to a longer one. A choice is final: when the
-    /// other entries match nothing below it, its siblings are not tried.
+    /// The one that the last entry selects holds the limit. If it has none, there is no limit: so a
+    /// value is made an exception from a default. The limit of a descriptor never applies to a
+    /// longer one. A choice is final: when the other entries match nothing below it, its siblings
+    /// are not tried.
     ///
     /// The work is a few hashes for each entry. Nothing is allocated for up to six entries.
     ///
@@ -154,7 +158,8 @@ impl<'a> Match<'a> {
         self.steps.iter().map(|step| step.by)
     }
 
-    /// Returns each entry with the descriptor of the file that it matches, which an override has not.
+    /// Returns each entry with the descriptor of the file that it matches, which an override has
+    /// not.
     fn matched(&self) -> impl Iterator<Item = (&'a DescriptorEntry<'a>, Option<Selected<'a>>)> {
         let steps = (0..).map(|at| self.steps.get(at));
         self.entries
@@ -185,11 +190,12 @@ impl fmt::Debug for Match<'_> {
 impl Match<'_> {
     /// Returns the key of the counter.
     ///
-    /// In native [mode](crate::Compat), two keys are equal only for the same domain and the same entries, with two
-    /// exceptions. With `share_threshold`, all values of a pattern have one key. With `prefix_v6`, all IPv6 addresses
-    /// of one network have one key.
+    /// In native [mode](crate::Compat), two keys are equal only for the same domain and the same
+    /// entries, with two exceptions. With `share_threshold`, all values of a pattern have one key.
+    /// With `prefix_v6`, all IPv6 addresses of one network have one key.
     ///
-    /// In the mode `envoy`, the key is the text `domain_key_value_…`, so some different descriptors have the same key.
+    /// In the mode `envoy`, the key is the text `domain_key_value_…`, so some different descriptors
+    /// have the same key.
     ///
     /// ```
     /// use tollgate_rules::{Descriptor, Format, RuleSet};
@@ -219,8 +225,9 @@ impl Match<'_> {
 
     /// Returns the key that Envoy's service has in Redis, without its configured prefix.
     ///
-    /// Use it to compare counters with such a service. `now` is the time in seconds since the Unix epoch. The key ends
-    /// with the start of the current window. A rule that counts nothing has the key of a window of one second.
+    /// Use it to compare counters with such a service. `now` is the time in seconds since the Unix
+    /// epoch. The key ends with the start of the current window. A rule that counts nothing has the
+    /// key of a window of one second.
     #[must_use]
     pub fn envoy_key(&self, now: u64) -> String {
         let seconds = self
@@ -256,7 +263,8 @@ fn part(entry: &DescriptorEntry<'_>, step: Option<Selected<'_>>) -> Key {
     }
 }
 
-/// Returns the pattern that takes the place of the value, when all values of the pattern share a counter.
+/// Returns the pattern that takes the place of the value, when all values of the pattern share a
+/// counter.
 fn shared_pattern<'a>(
     entry: &DescriptorEntry<'_>,
     step: Option<Selected<'a>>,
@@ -274,7 +282,8 @@ fn pattern_text<'a>(entry: &DescriptorEntry<'_>, selector: &'a Selector) -> Cow<
     {
         return value.into();
     }
-    // A pattern in the key, in the mode `envoy`. It starts with the key of the entry only by chance.
+    // A pattern in the key, in the mode `envoy`. It starts with the key of the entry only by
+    // chance.
     let text = selector.composite();
     let rest = text
         .strip_prefix(entry.key())
@@ -283,14 +292,17 @@ fn pattern_text<'a>(entry: &DescriptorEntry<'_>, selector: &'a Selector) -> Cow<
 }
 
 impl Match<'_> {
-    /// Returns the name in metrics: the domain, and for each entry the key and the value of the rule.
+    /// Returns the name in metrics: the domain, and for each entry the key and the value of the
+    /// rule.
     ///
-    /// The value is the text in the file, which may be a pattern. A rule without a value adds only the key. With
-    /// `value_to_metric`, the value of the request takes its place at that level, and with `detailed_metric` at every
-    /// level. A pattern with `share_threshold` keeps its own text. `:`, `|` and the dots of IPv4 addresses become `_`.
+    /// The value is the text in the file, which may be a pattern. A rule without a value adds only
+    /// the key. With `value_to_metric`, the value of the request takes its place at that level, and
+    /// with `detailed_metric` at every level. A pattern with `share_threshold` keeps its own text.
+    /// `:`, `|` and the dots of IPv4 addresses become `_`.
     ///
-    /// **Where names contain values of requests, clients choose how many series there are.** The names of limits that
-    /// requests bring along always do. [`Rule::metric_name`](crate::Rule::metric_name) never does.
+    /// **Where names contain values of requests, clients choose how many series there are.** The
+    /// names of limits that requests bring along always do.
+    /// [`Rule::metric_name`](crate::Rule::metric_name) never does.
     ///
     /// ```
     /// use tollgate_rules::{Descriptor, Format, RuleSet};
@@ -360,8 +372,8 @@ impl Match<'_> {
 
     /// Returns whether a request over the limit passes, and is only counted.
     ///
-    /// This is so in shadow mode. It is also so when the rule is enforced for a share of the keys, and this
-    /// [key](Self::key) does not belong to the share.
+    /// This is so in shadow mode. It is also so when the rule is enforced for a share of the keys,
+    /// and this [key](Self::key) does not belong to the share.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         let rule = self.rule();
@@ -374,8 +386,8 @@ impl Match<'_> {
 
     /// Returns the metadata of the rule.
     ///
-    /// In the mode `envoy` there is none where the name of the metric contains values of requests, as in Envoy's
-    /// service.
+    /// In the mode `envoy` there is none where the name of the metric contains values of requests,
+    /// as in Envoy's service.
     #[must_use]
     pub fn metadata(&self) -> Option<&RuleMetadata> {
         let metadata = self.rule().metadata()?;

@@ -1,4 +1,5 @@
-//! Metrics through the `metrics` facade, behind the feature of that name. Labels come from files, never from a request.
+//! Metrics through the `metrics` facade, behind the feature of that name. Labels come from files,
+//! never from a request.
 
 #[cfg(not(feature = "metrics"))]
 mod off;

@@ -16,8 +16,8 @@ const SHADOW: &str = "tollgate_rule_units_shadow_total";
 const LOADS: &str = "tollgate_rule_loads_total";
 const REFUSED: &str = "tollgate_rules_refused";
 
-/// Bounds the names of rules that become label values of one [`Rules`](crate::Rules), over all its reloads. Further
-/// rules are counted together.
+/// Bounds the names of rules that become label values of one [`Rules`](crate::Rules), over all its
+/// reloads. Further rules are counted together.
 const MAX_NAMES: usize = 1_000;
 
 const OTHER: &str = "other";
@@ -25,7 +25,8 @@ const OTHER: &str = "other";
 /// The rules of overrides, whose descriptors are those of requests.
 const OVERRIDE: &str = "override";
 
-/// Stores the series of the rules of one handle. A name keeps its series when the rules are replaced.
+/// Stores the series of the rules of one handle. A name keeps its series when the rules are
+/// replaced.
 #[derive(Default)]
 pub(crate) struct RuleMetrics {
     by_name: Mutex<HashMap<Box<str>, Arc<Series>>>,

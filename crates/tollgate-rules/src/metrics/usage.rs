@@ -2,8 +2,9 @@ use crate::Compat;
 
 /// The units of one check, sorted by where they lie: within the limit, near it, or over it.
 ///
-/// A unit is near when it lies above four fifths of the limit. All units of a check that passes are within, and some of
-/// them may also be near. A check that does not pass may have units that were near before the limit was reached.
+/// A unit is near when it lies above four fifths of the limit. All units of a check that passes are
+/// within, and some of them may also be near. A check that does not pass may have units that were
+/// near before the limit was reached.
 ///
 /// ```
 /// use tollgate_rules::{Compat, Usage};
@@ -25,12 +26,14 @@ pub struct Usage {
     pub within: u64,
     /// The units over the limit that passed, because the rule is in shadow mode.
     pub shadow: u64,
-    /// The units over the limit that were denied without the store, because it denied the key before.
+    /// The units over the limit that were denied without the store, because it denied the key
+    /// before.
     pub over_from_cache: u64,
 }
 
 impl Usage {
-    /// Sorts the units of a check of `hits` units, after which the counter stands at `after` of `limit`.
+    /// Sorts the units of a check of `hits` units, after which the counter stands at `after` of
+    /// `limit`.
     #[must_use]
     pub fn new(limit: u64, after: u64, hits: u64, compat: Compat) -> Self {
         let before = after.saturating_sub(hits);
@@ -74,7 +77,8 @@ impl Usage {
     }
 }
 
-/// Returns four fifths of a limit, rounded down. Envoy's service computes them with 24 bits of precision.
+/// Returns four fifths of a limit, rounded down. Envoy's service computes them with 24 bits of
+/// precision.
 fn near_threshold(limit: u64, compat: Compat) -> u64 {
     if compat.is_envoy() {
         return f64::from(limit as f32 * 0.8_f32) as u64;

@@ -10,10 +10,12 @@ use std::{
 /// Bounds the links on the way to a file, as Linux does. A way with more of them leads nowhere.
 const MAX_LINKS: usize = 40;
 
-/// Adds the directories in which a change can lead an absolute path elsewhere, or change what is there.
+/// Adds the directories in which a change can lead an absolute path elsewhere, or change what is
+/// there.
 ///
-/// They are the directory of each link on the way, that of the place at the end, and the place itself when it is a
-/// directory. Of a way that ends early, it is the last directory that exists: what is missing appears there.
+/// They are the directory of each link on the way, that of the place at the end, and the place
+/// itself when it is a directory. Of a way that ends early, it is the last directory that exists:
+/// what is missing appears there.
 pub(super) fn add_directories(path: &Path, found: &mut BTreeSet<PathBuf>) {
     let (mut place, mut rest, mut links) = (PathBuf::new(), steps(path), 0);
     while let Some(step) = rest.pop() {

@@ -15,9 +15,10 @@ use crate::{Match, RuleErrors, RuleSet, RuleSetBuilder, Usage, metrics::RuleMetr
 
 /// Holds the rules in force, and replaces them while requests run.
 ///
-/// Each request takes the [`current`](Self::current) set once and decides by it alone, so no request is decided by a
-/// mixture of two sets. A reload that fails leaves the rules in force. It is logged with the file, the line and the
-/// field of each mistake, counted, and returned by [`last_error`](Self::last_error) until a later reload succeeds.
+/// Each request takes the [`current`](Self::current) set once and decides by it alone, so no
+/// request is decided by a mixture of two sets. A reload that fails leaves the rules in force. It
+/// is logged with the file, the line and the field of each mistake, counted, and returned by
+/// [`last_error`](Self::last_error) until a later reload succeeds.
 ///
 /// Clones share the rules.
 ///
@@ -46,8 +47,8 @@ struct RulesInner {
     path: Option<PathBuf>,
     current: ArcSwap<RuleSet>,
     last_error: ArcSwapOption<RuleErrors>,
-    /// Stores what the last load read. It is held from the start of a load until its result is in force, so
-    /// that an older file never replaces a newer one.
+    /// Stores what the last load read. It is held from the start of a load until its result is in
+    /// force, so that an older file never replaces a newer one.
     loading: Mutex<LastLoad>,
     succeeded: AtomicU64,
     failed: AtomicU64,
@@ -74,7 +75,8 @@ pub struct LoadCounts {
 }
 
 impl Rules {
-    /// Loads a file, or all files of a directory, with the default options: see [`RuleSetBuilder::load`].
+    /// Loads a file, or all files of a directory, with the default options: see
+    /// [`RuleSetBuilder::load`].
     ///
     /// # Errors
     ///
@@ -100,7 +102,8 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Creates a handle for rules that were not loaded from a file. [`reload`](Self::reload) leaves them as they are.
+    /// Creates a handle for rules that were not loaded from a file. [`reload`](Self::reload) leaves
+    /// them as they are.
     #[must_use]
     pub fn new(set: impl Into<Arc<RuleSet>>) -> Self {
         Self::with(RuleSet::builder(), None, set.into())
@@ -108,8 +111,8 @@ impl Rules {
 
     /// Creates a handle without rules: no domain is known until rules are loaded.
     ///
-    /// Call [`reload`](Self::reload) when the files exist, or [`replace`](Self::replace) for rules that do not come
-    /// from files. [`loads`](Self::loads) shows whether any were loaded.
+    /// Call [`reload`](Self::reload) when the files exist, or [`replace`](Self::replace) for rules
+    /// that do not come from files. [`loads`](Self::loads) shows whether any were loaded.
     ///
     /// ```
     /// use tollgate_rules::{Format, RuleSet, Rules};
@@ -149,23 +152,25 @@ impl Rules {
         }))
     }
 
-    /// Returns the rules in force. Call it once for each request, so that one set decides the whole request.
+    /// Returns the rules in force. Call it once for each request, so that one set decides the whole
+    /// request.
     #[must_use]
     pub fn current(&self) -> Arc<RuleSet> {
         self.0.current.load_full()
     }
 
-    /// Returns the file or directory of the rules. `None` for rules that were not loaded from a file.
+    /// Returns the file or directory of the rules. `None` for rules that were not loaded from a
+    /// file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// Sets the observer that sees [`Event::RulesReloaded`] when other rules are in force. By default there is none. A second
-    /// call replaces the observer.
+    /// Sets the observer that sees [`Event::RulesReloaded`] when other rules are in force. By
+    /// default there is none. A second call replaces the observer.
     ///
-    /// The observer is called in the thread that loads, after the rules are in force. The events of checks go to
-    /// [`RuleLimiterBuilder::observer`](crate::RuleLimiterBuilder::observer).
+    /// The observer is called in the thread that loads, after the rules are in force. The events of
+    /// checks go to [`RuleLimiterBuilder::observer`](crate::RuleLimiterBuilder::observer).
     ///
     /// ```
     /// use tollgate::limiter::events::{self, Event};
@@ -199,7 +204,8 @@ impl Rules {
 
     /// Loads the files again, and puts the rules in force if they have no mistake.
     ///
-    /// **This reads files, which blocks the thread.** In an asynchronous program, call it from `spawn_blocking`.
+    /// **This reads files, which blocks the thread.** In an asynchronous program, call it from
+    /// `spawn_blocking`.
     ///
     /// # Errors
     ///
@@ -232,7 +238,8 @@ impl Rules {
         }
     }
 
-    /// Shows the observer that other rules are in force. No lock is held, so the observer may load rules.
+    /// Shows the observer that other rules are in force. No lock is held, so the observer may load
+    /// rules.
     fn show_reload(&self, rules: usize) {
         let observer = self
             .0
@@ -267,8 +274,8 @@ impl Rules {
 
     /// Records that rules which do not come from files were refused. The rules in force stay.
     ///
-    /// As after a failed [`reload`](Self::reload), the mistakes are logged, counted, and returned by
-    /// [`last_error`](Self::last_error).
+    /// As after a failed [`reload`](Self::reload), the mistakes are logged, counted, and returned
+    /// by [`last_error`](Self::last_error).
     pub fn refuse(&self, errors: &RuleErrors) {
         let _loading = self.lock();
         self.record_refusal(errors);
@@ -366,7 +373,8 @@ impl LastLoad {
             self.lists = lists;
             (result, are_known)
         };
-        // Rules that name other files of networks than before are loaded twice, so that the digest is of these.
+        // Rules that name other files of networks than before are loaded twice, so that the digest
+        // is of these.
         match load() {
             (_, false) => load().0,
             (result, true) => result,

@@ -17,7 +17,8 @@ use notify::{
 use super::{Rules, places};
 use crate::{RuleError, RuleErrors};
 
-/// Keeps the reloads of [`Rules::watch`] or `Rules::reload_on_hangup` going, and ends them when it is dropped.
+/// Keeps the reloads of [`Rules::watch`] or `Rules::reload_on_hangup` going, and ends them when it
+/// is dropped.
 ///
 /// The drop waits for a reload that is under way.
 #[must_use = "rules are reloaded only as long as the guard exists"]
@@ -26,30 +27,35 @@ pub struct ReloadGuard {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A change is loaded when no other follows within this time, so that a file is not read between two writes.
+/// A change is loaded when no other follows within this time, so that a file is not read between
+/// two writes.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// A change is loaded at the latest after this time, also when others keep following.
 const LATEST: Duration = Duration::from_secs(1);
 
-/// The files are also looked at without an event: some file systems report none, and no mount is reported.
+/// The files are also looked at without an event: some file systems report none, and no mount is
+/// reported.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// The way to the rules is looked up again when it changed while its directories were entered into the watch.
+/// The way to the rules is looked up again when it changed while its directories were entered into
+/// the watch.
 const ATTEMPTS: usize = 5;
 
 impl Rules {
     /// Reloads the rules when their file or directory changes, until the guard is dropped.
     ///
-    /// A change is loaded 50 ms after the last of several, and at the latest after one second. Rules are loaded again
-    /// only when their content differs from what was loaded last.
+    /// A change is loaded 50 ms after the last of several, and at the latest after one second.
+    /// Rules are loaded again only when their content differs from what was loaded last.
     ///
-    /// - **Replace a file by a rename:** it is then never read half-written. A file that is written in place may be
-    ///   read while the writer pauses. Its rules are then refused, or are in force until the rest is written.
-    /// - Any part of the path may be a symbolic link that is swapped, as in a Kubernetes config map or in
-    ///   `current/ratelimit/config`. Any part may be deleted and made again, or appear later.
-    /// - The files are also read every 30 seconds. This finds changes that the system does not report: changes on
-    ///   network file systems by other machines, mounts, and moves of directories far above the rules.
+    /// - **Replace a file by a rename:** it is then never read half-written. A file that is written
+    ///   in place may be read while the writer pauses. Its rules are then refused, or are in force
+    ///   until the rest is written.
+    /// - Any part of the path may be a symbolic link that is swapped, as in a Kubernetes config map
+    ///   or in `current/ratelimit/config`. Any part may be deleted and made again, or appear later.
+    /// - The files are also read every 30 seconds. This finds changes that the system does not
+    ///   report: changes on network file systems by other machines, mounts, and moves of
+    ///   directories far above the rules.
     /// - A config map that is mounted with `subPath` never changes.
     ///
     /// ```no_run
@@ -62,7 +68,8 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// Fails when the system cannot watch the directory, or when the rules were not loaded from a file.
+    /// Fails when the system cannot watch the directory, or when the rules were not loaded from a
+    /// file.
     pub fn watch(&self) -> Result<ReloadGuard, RuleErrors> {
         let path = self
             .path()
@@ -158,7 +165,8 @@ fn follow(messages: &Receiver<Message>, pause: Duration, mut look: impl FnMut())
     }
 }
 
-/// Waits for changes until no other follows, and not longer than `pause` for the first one. Returns `false` at the end.
+/// Waits for changes until no other follows, and not longer than `pause` for the first one. Returns
+/// `false` at the end.
 fn has_changed(messages: &Receiver<Message>, pause: Duration) -> bool {
     match messages.recv_timeout(pause) {
         Ok(Message::Changed) => {}
@@ -175,7 +183,8 @@ fn has_changed(messages: &Receiver<Message>, pause: Duration) -> bool {
     }
 }
 
-/// Returns whether an event may mean other rules. Reading the files is an event too, and must not cause another reload.
+/// Returns whether an event may mean other rules. Reading the files is an event too, and must not
+/// cause another reload.
 fn is_change(event: &Event) -> bool {
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
@@ -198,7 +207,8 @@ impl Watches {
     fn look(&mut self) {
         for _ in 0..ATTEMPTS {
             let before = self.wanted();
-            // Links may lead elsewhere now. That place is watched before the files are read, so that no change is missed.
+            // Links may lead elsewhere now. That place is watched before the files are read, so
+            // that no change is missed.
             if let Err(error) = self.renew() {
                 tracing::warn!(
                     every_s = LOOK.as_secs(),
@@ -221,7 +231,8 @@ impl Watches {
     fn renew(&mut self) -> Result<(), RuleErrors> {
         let mut wanted = self.wanted();
         for _ in 0..ATTEMPTS {
-            // A watch stays with a directory that was moved or deleted, so all of them are set again.
+            // A watch stays with a directory that was moved or deleted, so all of them are set
+            // again.
             for path in std::mem::take(&mut self.watched) {
                 // It may be gone with its directory.
                 let _ = self.watcher.unwatch(&path);

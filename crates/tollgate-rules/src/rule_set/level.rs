@@ -50,7 +50,8 @@ impl Level {
         }
     }
 
-    /// Returns the node of an entry: by its exact value, else by the first pattern that matches, else by its key alone.
+    /// Returns the node of an entry: by its exact value, else by the first pattern that matches,
+    /// else by its key alone.
     #[inline]
     pub(crate) fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<Step> {
         match self {
@@ -59,7 +60,8 @@ impl Level {
         }
     }
 
-    /// Returns the nodes with a pattern that could match the key, in the order in which they are tried.
+    /// Returns the nodes with a pattern that could match the key, in the order in which they are
+    /// tried.
     pub(crate) fn patterns(&self, key: &str) -> Vec<(&Pattern, u32)> {
         match self {
             Self::Native(level) => level
@@ -95,10 +97,11 @@ impl Level {
         ids
     }
 
-    /// Returns the pattern that is tried before the node and matches everything that the node matches.
+    /// Returns the pattern that is tried before the node and matches everything that the node
+    /// matches.
     ///
-    /// A pattern covers another one when it matches its text: each star of the text is then matched by a star. A default is
-    /// the pattern of all values.
+    /// A pattern covers another one when it matches its text: each star of the text is then matched
+    /// by a star. A default is the pattern of all values.
     pub(crate) fn covering(&self, selector: &Selector, id: u32) -> Option<u32> {
         let value = selector.value.as_deref().unwrap_or("*");
         if !value.contains('*') {
@@ -111,7 +114,8 @@ impl Level {
         patterns.find(text.as_bytes()).filter(|first| *first != id)
     }
 
-    /// Returns whether the value of a node, or a text that its pattern matches, selects another node without it.
+    /// Returns whether the value of a node, or a text that its pattern matches, selects another
+    /// node without it.
     pub(crate) fn has_other(&self, selectors: &[Selector], selector: &Selector, id: u32) -> bool {
         let (key, value) = (&*selector.key, selector.value());
         let is_pattern = selector.pattern().is_some();

@@ -10,8 +10,8 @@ use crate::{
 
 /// The checked rules of one or more domains.
 ///
-/// A set is immutable. A load returns either a whole set, or every mistake that was found. [`Rules`](crate::Rules)
-/// replaces one set by another while requests run.
+/// A set is immutable. A load returns either a whole set, or every mistake that was found.
+/// [`Rules`](crate::Rules) replaces one set by another while requests run.
 ///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet};

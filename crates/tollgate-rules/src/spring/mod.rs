@@ -1,9 +1,11 @@
-//! Converts the rate limits of a Spring Cloud Gateway into rules. The command `tollgate import spring` prints them.
+//! Converts the rate limits of a Spring Cloud Gateway into rules. The command
+//! `tollgate import spring` prints them.
 //!
-//! [`convert`] reads the filters `RequestRateLimiter` of the routes and of `default-filters`, as they stand in the
-//! `application.yml` of a gateway, and writes a file of [rules](crate#files). Use it once, to move the limits of a gateway
-//! into a service. A request has the entries `route` and `key`. What rules have no field for stands in a comment above each
-//! limit: the cost of a request, the key resolver, and the statuses.
+//! [`convert`] reads the filters `RequestRateLimiter` of the routes and of `default-filters`, as
+//! they stand in the `application.yml` of a gateway, and writes a file of [rules](crate#files). Use
+//! it once, to move the limits of a gateway into a service. A request has the entries `route` and
+//! `key`. What rules have no field for stands in a comment above each limit: the cost of a request,
+//! the key resolver, and the statuses.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -40,8 +42,8 @@
 //!
 //! # Settings
 //!
-//! All settings stand under `spring.cloud.gateway` or `spring.cloud.gateway.server.webflux`. Names are read in kebab
-//! case and in camel case, nested or joined by dots, as Spring Boot binds them.
+//! All settings stand under `spring.cloud.gateway` or `spring.cloud.gateway.server.webflux`. Names
+//! are read in kebab case and in camel case, nested or joined by dots, as Spring Boot binds them.
 //!
 //! | setting | of | meaning |
 //! |---|---|---|
@@ -54,15 +56,16 @@
 //! | `redis-rate-limiter.config.ROUTE.…` | gateway | the three numbers of a route whose filter has none |
 //! | `filter.request-rate-limiter.deny-empty-key`, `….empty-key-status-code` | gateway | defaults for all filters |
 //!
-//! Settings that do not concern limits are skipped. These are refused, with their place: a misspelt argument of the
-//! filter, a limiter that is a bean or Bucket4j, and arguments after the name of the filter (`RequestRateLimiter=10,
-//! 20`), which the gateway ignores.
+//! Settings that do not concern limits are skipped. These are refused, with their place: a misspelt
+//! argument of the filter, a limiter that is a bean or Bucket4j, and arguments after the name of
+//! the filter (`RequestRateLimiter=10, 20`), which the gateway ignores.
 //!
 //! Limits that are set in Java are not in the file.
 //!
 //! # Differences
 //!
-//! Spring's limiter is a token bucket that counts in whole seconds. Tollgate's is exact to the microsecond.
+//! Spring's limiter is a token bucket that counts in whole seconds. Tollgate's is exact to the
+//! microsecond.
 //!
 //! | point | Spring Cloud Gateway | here |
 //! |---|---|---|
@@ -74,8 +77,9 @@
 //! | several filters with different key resolvers | one bucket for each key, with the numbers of the last filter | refused: write rules |
 //! | Redis is away | every request passes, and the header says -1 | the limiter's [`Outage`](tollgate::Outage) rule; `Open` is Spring's |
 //!
-//! `HeaderFormat::Spring` of `tollgate-tower` writes the four header fields of the gateway. The facts about the gateway
-//! are from [`request_rate_limiter.lua`] and `RedisRateLimiter` of Spring Cloud Gateway 5.0.
+//! `HeaderFormat::Spring` of `tollgate-tower` writes the four header fields of the gateway. The
+//! facts about the gateway are from [`request_rate_limiter.lua`] and `RedisRateLimiter` of Spring
+//! Cloud Gateway 5.0.
 //!
 //! [`request_rate_limiter.lua`]: https://github.com/spring-cloud/spring-cloud-gateway/blob/v5.0.1/spring-cloud-gateway-server-webflux/src/main/resources/META-INF/scripts/request_rate_limiter.lua
 
@@ -96,9 +100,9 @@ use crate::{
 
 /// Converts the text of an `application.yml` into the text of a file of rules.
 ///
-/// A document with `spring.config.activate.on-profile` is read if one of `profiles` activates it. Later documents replace
-/// the settings of earlier ones, and a list such as `routes` is replaced whole. `resolve` returns the value of `NAME` in a
-/// placeholder `${NAME}` or `${NAME:DEFAULT}`.
+/// A document with `spring.config.activate.on-profile` is read if one of `profiles` activates it.
+/// Later documents replace the settings of earlier ones, and a list such as `routes` is replaced
+/// whole. `resolve` returns the value of `NAME` in a placeholder `${NAME}` or `${NAME:DEFAULT}`.
 ///
 /// # Errors
 ///

@@ -30,7 +30,8 @@ impl Property<'_> {
     }
 }
 
-/// Lists the properties of a mapping in the order of the file. Mappings whose names are not wanted are skipped.
+/// Lists the properties of a mapping in the order of the file. Mappings whose names are not wanted
+/// are skipped.
 pub(super) fn properties<'n>(
     node: &'n Node,
     is_wanted: impl Fn(&[&str]) -> bool,

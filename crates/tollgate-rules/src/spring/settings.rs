@@ -119,7 +119,8 @@ impl NumberReader {
             );
             return Some(None);
         }
-        // The gateway stores a bucket for 2 × burst / rate seconds, rounded down to 0 here: then it forgets every request.
+        // The gateway stores a bucket for 2 × burst / rate seconds, rounded down to 0 here: then it
+        // forgets every request.
         if self.burst_capacity.is_none() && replenish_rate > 2 {
             let message = "is missing, and its default of 1 makes the gateway limit nothing at this replenish-rate";
             values.refuse(

@@ -1,4 +1,5 @@
-//! Writes the rule of each route, from its filters, the default filters and the settings of the gateway.
+//! Writes the rule of each route, from its filters, the default filters and the settings of the
+//! gateway.
 
 use std::{collections::HashSet, fmt::Write as _, time::Duration};
 
@@ -16,7 +17,8 @@ const DEFAULT_ROUTE: &str = "defaultFilters";
 const DEFAULT_NAME: &str = "default-filters";
 
 impl Settings {
-    /// Returns the text of the rules. A limit with a mistake is left out, and the mistake is reported.
+    /// Returns the text of the rules. A limit with a mistake is left out, and the mistake is
+    /// reported.
     pub(super) fn rules(&self, values: &mut Values<'_>) -> String {
         let mut limits = String::new();
         let mut ids = HashSet::new();
@@ -71,7 +73,8 @@ impl Settings {
         format!("domain: spring\ndescriptors:{descriptors}{limits}")
     }
 
-    /// Returns the bucket of a route: that of its last filter which has one, or else of the settings of the gateway.
+    /// Returns the bucket of a route: that of its last filter which has one, or else of the
+    /// settings of the gateway.
     fn bucket(&self, filters: &[&Filter], route: Option<&str>) -> Option<Bucket> {
         let config = |name: &str| self.config.get(name).copied();
         if filters.is_empty() {
@@ -172,7 +175,8 @@ impl Numbers {
                 "{{name: {quoted_name}, window: 1s, requests_per_unit: 0}}"
             ));
         }
-        // The gateway's bucket is filled once a second and holds no more than the burst, so a greater rate adds nothing.
+        // The gateway's bucket is filled once a second and holds no more than the burst, so a
+        // greater rate adds nothing.
         let algorithm = if rate > burst {
             Algorithm::IntervalBucket
         } else {

@@ -65,12 +65,14 @@ pub struct LimitHeaders {
 impl Plan<'_> {
     /// Combines the outcomes of all descriptors that were charged into the answer to the request.
     ///
-    /// The request is over its limit when a descriptor exceeds a limit that is not in quota mode. It is also over its
-    /// limit when there are quota descriptors and all of them exceed theirs. A limit in [shadow
-    /// mode](crate::Match::is_shadow), or one that is not enforced for the key, never counts as exceeded.
+    /// The request is over its limit when a descriptor exceeds a limit that is not in quota mode.
+    /// It is also over its limit when there are quota descriptors and all of them exceed theirs. A
+    /// limit in [shadow mode](crate::Match::is_shadow), or one that is not enforced for the key,
+    /// never counts as exceeded.
     ///
     /// `outcomes` has one element for each descriptor. Elements of descriptors that were not
-    /// [charged](Planned::charged) are ignored. A descriptor without an outcome counts as one without a limit.
+    /// [charged](Planned::charged) are ignored. A descriptor without an outcome counts as one
+    /// without a limit.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
@@ -220,8 +222,8 @@ impl Verdict {
 
     /// Returns the values for header fields. `None` when no descriptor has a limit.
     ///
-    /// They describe the last descriptor that denied the request. When the request passes, they describe the descriptor
-    /// with the fewest units left.
+    /// They describe the last descriptor that denied the request. When the request passes, they
+    /// describe the descriptor with the fewest units left.
     #[must_use]
     pub fn headers(&self) -> Option<LimitHeaders> {
         let status = self.nearest()?;
@@ -238,8 +240,8 @@ impl Verdict {
         self.statuses.get(self.nearest?)
     }
 
-    /// Returns the metadata of all limits whose descriptors pass. When several have the same field, the first one is
-    /// kept.
+    /// Returns the metadata of all limits whose descriptors pass. When several have the same field,
+    /// the first one is kept.
     #[must_use]
     pub fn metadata(&self) -> &RuleMetadata {
         &self.metadata
@@ -264,7 +266,8 @@ impl Status {
         self.limit.as_ref()
     }
 
-    /// Returns the units that are left: 2³² − 1 for an unlimited descriptor, and 0 for one without a limit.
+    /// Returns the units that are left: 2³² − 1 for an unlimited descriptor, and 0 for one without
+    /// a limit.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
@@ -309,7 +312,8 @@ impl CurrentLimit {
     }
 }
 
-/// Adds the fields of `other` that are missing. Mappings are joined, and of other values the first is kept.
+/// Adds the fields of `other` that are missing. Mappings are joined, and of other values the first
+/// is kept.
 pub(super) fn merge(metadata: &mut RuleMetadata, other: &RuleMetadata) {
     for (name, value) in other {
         match (metadata.get_mut(name), value) {
@@ -323,7 +327,8 @@ pub(super) fn merge(metadata: &mut RuleMetadata, other: &RuleMetadata) {
 }
 
 impl Plan<'_> {
-    /// Describes the request and the metadata of its verdict, as the `dynamic_metadata` of Envoy's protocol.
+    /// Describes the request and the metadata of its verdict, as the `dynamic_metadata` of Envoy's
+    /// protocol.
     ///
     /// ```
     /// use tollgate_rules::{Descriptor, Format, GlobalModes, RuleSet};

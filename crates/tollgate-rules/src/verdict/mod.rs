@@ -1,7 +1,7 @@
 //! Decides what becomes of a request with several descriptors. Nothing here touches a store.
 //!
-//! [`RuleSet::plan`](crate::RuleSet::plan) selects the descriptors that are charged. The caller charges them, and
-//! [`Plan::verdict`] combines the outcomes into the answer.
+//! [`RuleSet::plan`](crate::RuleSet::plan) selects the descriptors that are charged. The caller
+//! charges them, and [`Plan::verdict`] combines the outcomes into the answer.
 
 mod combine;
 mod outcome;

@@ -14,10 +14,12 @@ pub struct DescriptorOutcome {
 }
 
 impl DescriptorOutcome {
-    /// Derives the outcome from a counter of a fixed window, which stands at `after` units now that `hits` were added.
+    /// Derives the outcome from a counter of a fixed window, which stands at `after` units now that
+    /// `hits` were added.
     ///
-    /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a check is denied
-    /// when no unit is left. In the mode `envoy` it is denied only when the counter is above the limit.
+    /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a
+    /// check is denied when no unit is left. In the mode `envoy` it is denied only when the counter
+    /// is above the limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -54,7 +56,8 @@ impl DescriptorOutcome {
         }
     }
 
-    /// Returns the outcome of a check that a remembered denial answers, so that nothing was charged.
+    /// Returns the outcome of a check that a remembered denial answers, so that nothing was
+    /// charged.
     #[must_use]
     pub fn remembered(period: Duration, hits: u64, now: Duration) -> Self {
         let usage = Usage::remembered(hits);
@@ -68,10 +71,11 @@ impl DescriptorOutcome {
 
     /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
     ///
-    /// When the decision has several policies, the outcome describes the one that limits the request most. In native
-    /// mode, a decision of cost 0 is over the limit when a policy has no unit left. It then waits for one unit. In the
-    /// mode `envoy`, such a decision passes, because it does not show whether the limit was exceeded. A decision that
-    /// was made without the store has no policy, and passes unless it is denied.
+    /// When the decision has several policies, the outcome describes the one that limits the
+    /// request most. In native mode, a decision of cost 0 is over the limit when a policy has no
+    /// unit left. It then waits for one unit. In the mode `envoy`, such a decision passes, because
+    /// it does not show whether the limit was exceeded. A decision that was made without the store
+    /// has no policy, and passes unless it is denied.
     #[must_use]
     pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();
@@ -131,8 +135,8 @@ impl DescriptorOutcome {
         Self { is_over, ..self }
     }
 
-    /// Returns the outcome of a descriptor that has the units, and was not charged because another one denies the
-    /// request.
+    /// Returns the outcome of a descriptor that has the units, and was not charged because another
+    /// one denies the request.
     pub(crate) fn uncharged(decision: &Decision, hits: u64) -> Self {
         let outcome = Self::from_decision(decision, Compat::Native);
         let Some(state) = decision.strictest() else {

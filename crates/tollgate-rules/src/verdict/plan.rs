@@ -8,7 +8,8 @@ use crate::{Compat, Descriptor, Match, PriorityClass, RuleSet, rule::Limit};
 
 /// The [`Treatment`] of each descriptor of a request: whether it is charged.
 ///
-/// [`RuleSet::plan`] makes a plan, and [`RuleLimiter::check_plan`](crate::RuleLimiter::check_plan) decides it.
+/// [`RuleSet::plan`] makes a plan, and [`RuleLimiter::check_plan`](crate::RuleLimiter::check_plan)
+/// decides it.
 ///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet, Treatment};
@@ -58,8 +59,8 @@ pub enum Treatment {
     NotLimited,
     /// The limit is `unlimited`. The descriptor passes, and nothing is counted.
     Unlimited,
-    /// Another limit of the request [replaces](crate::Rule::replaces) the limit of the descriptor. The descriptor
-    /// passes, and nothing is counted.
+    /// Another limit of the request [replaces](crate::Rule::replaces) the limit of the descriptor.
+    /// The descriptor passes, and nothing is counted.
     Replaced,
     /// The descriptor is charged.
     Charged,
@@ -94,7 +95,8 @@ impl RuleSet {
     /// Finds the limits of all descriptors of a request, and removes the limits that others
     /// [replace](crate::Rule::replaces).
     ///
-    /// Each descriptor spends `hits` units, unless it has [`hits`](Descriptor::hits) of its own. 0 counts as 1.
+    /// Each descriptor spends `hits` units, unless it has [`hits`](Descriptor::hits) of its own. 0
+    /// counts as 1.
     ///
     /// # Errors
     ///
@@ -115,7 +117,8 @@ impl RuleSet {
         Ok(self.plan_of(domain, descriptors, hits, of_network))
     }
 
-    /// Finds the limits of all descriptors of a request whose client belongs to a network of the domain, or to none.
+    /// Finds the limits of all descriptors of a request whose client belongs to a network of the
+    /// domain, or to none.
     fn plan_of<'a>(
         &'a self,
         domain: &'a str,
@@ -155,8 +158,8 @@ impl RuleSet {
 }
 
 impl RuleSet {
-    /// Finds the limits of all descriptors of a request in a layer. Without `has_networks` the lists of networks do not
-    /// count.
+    /// Finds the limits of all descriptors of a request in a layer. Without `has_networks` the
+    /// lists of networks do not count.
     #[cfg(feature = "http")]
     pub(crate) fn plan_in_layer<'a>(
         &'a self,
@@ -174,7 +177,8 @@ impl RuleSet {
         }
     }
 
-    /// Returns the treatment of all descriptors, when the client belongs to a network of the domain.
+    /// Returns the treatment of all descriptors, when the client belongs to a network of the
+    /// domain.
     #[cfg(feature = "http")]
     fn treatment_of_network(
         &self,
@@ -196,7 +200,8 @@ impl RuleSet {
     }
 }
 
-/// Removes the limits that another limit of the request names. Two limits that name each other are both removed.
+/// Removes the limits that another limit of the request names. Two limits that name each other are
+/// both removed.
 fn replace(planned: &mut [Planned<'_>]) {
     let mut names = HashSet::new();
     for one in planned.iter() {
@@ -227,8 +232,8 @@ impl<'a> Plan<'a> {
         self.planned.iter()
     }
 
-    /// Returns the [class](PriorityClass) of the request. `None` when it belongs to none: it then has the priority of the
-    /// layer, and without a layer it is critical.
+    /// Returns the [class](PriorityClass) of the request. `None` when it belongs to none: it then
+    /// has the priority of the layer, and without a layer it is critical.
     #[must_use]
     pub fn class(&self) -> Option<&'a PriorityClass> {
         self.class

@@ -144,7 +144,8 @@ async fn a_check_of_zero_units_waits_for_one_unit_in_native_mode() {
 /// The limits of the keys `k0` to `k3` in the generated requests.
 const LIMITS: [u64; 4] = [0, 2, 5, 9];
 
-/// A reading of Envoy's service: each descriptor raises a counter, in the order of the request, and then compares it.
+/// A reading of Envoy's service: each descriptor raises a counter, in the order of the request, and
+/// then compares it.
 #[derive(Default)]
 struct Original {
     window: u64,
@@ -152,7 +153,8 @@ struct Original {
 }
 
 impl Original {
-    /// Returns what the service answers in this window: the units that are left of each descriptor, and its usage.
+    /// Returns what the service answers in this window: the units that are left of each descriptor,
+    /// and its usage.
     fn answer(&mut self, window: u64, hits: &[(usize, u64)]) -> Vec<(bool, u64, Usage)> {
         if self.window != window {
             *self = Self {
@@ -281,7 +283,8 @@ async fn a_denial_that_redis_remembers_counts_as_in_envoys_service() {
     assert_eq!(found, [(0, 0, 0), (1, 1, 0), (1, 1, 1)]);
 }
 
-/// The windows are years, because the clock of the server cannot be moved while denials are remembered.
+/// The windows are years, because the clock of the server cannot be moved while denials are
+/// remembered.
 #[test]
 fn statuses_of_the_mode_envoy_are_those_of_envoys_service_over_redis() {
     let runtime = tokio::runtime::Builder::new_multi_thread()

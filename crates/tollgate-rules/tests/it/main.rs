@@ -56,7 +56,8 @@ fn envoy_refused(yaml: &str) -> RuleErrors {
         .expect_err("the rules are wrong")
 }
 
-/// Waits until a condition holds: less than the 30 s after which files are looked at without an event.
+/// Waits until a condition holds: less than the 30 s after which files are looked at without an
+/// event.
 #[track_caller]
 fn until(what: &str, holds: impl FnMut() -> bool) {
     tollgate_tests::wait::until(what, std::time::Duration::from_secs(20), holds);

@@ -59,7 +59,8 @@ descriptors:
     for set in [rules(text), envoy_rules(text)] {
         assert_eq!(limit(&set, &[("a", "y"), ("b", "1")]).as_deref(), Some("1"));
         assert_eq!(limit(&set, &[("a", "x"), ("c", "1")]).as_deref(), Some("2"));
-        // The exact value is chosen, and has no rule for b. The default, which has one, is not tried.
+        // The exact value is chosen, and has no rule for b. The default, which has one, is not
+        // tried.
         assert_eq!(limit(&set, &[("a", "x"), ("b", "1")]), None);
     }
 }

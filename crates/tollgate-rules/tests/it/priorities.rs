@@ -230,8 +230,8 @@ descriptors:
 - {key: service, rate_limit: {quota: 20/h, algorithm: token_bucket}}
 ";
 
-/// Returns how many requests of two units pass a layer, first those of the path `/reports`, and the status of the first
-/// that does not.
+/// Returns how many requests of two units pass a layer, first those of the path `/reports`, and the
+/// status of the first that does not.
 async fn passed_in_a_layer(
     limits: RequestRules,
     header: Option<&'static str>,

@@ -328,7 +328,8 @@ async fn an_error_of_a_step_is_that_of_the_request() {
     }
 }
 
-/// Answers a check only after other requests had their turn. Each call takes a millisecond of the clock.
+/// Answers a check only after other requests had their turn. Each call takes a millisecond of the
+/// clock.
 struct Slow {
     store: Counting,
     clock: Clock,

@@ -18,11 +18,13 @@ use tonic_async_interceptor::AsyncInterceptor;
 use super::keyed_limiter::KeyedLimiter;
 use crate::{key::RequestHead, status::GrpcStatus};
 
-/// Limits calls in an interceptor of the crate `tonic-async-interceptor`, which can wait for the store.
+/// Limits calls in an interceptor of the crate `tonic-async-interceptor`, which can wait for the
+/// store.
 ///
 /// The interceptor works with every store. Like every interceptor, it cannot read the method of a
-/// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
-/// can do both. A [leaky bucket](tollgate::Algorithm::LeakyBucket) delays calls as in a layer. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside:
+/// call, and it cannot send the remaining quota in the response metadata. The
+/// [`layer`](crate::layer) can do both. A [leaky bucket](tollgate::Algorithm::LeakyBucket) delays
+/// calls as in a layer. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside:
 /// [`RateLimitInterceptor`](crate::RateLimitInterceptor) explains why.
 ///
 /// ```
@@ -47,8 +49,9 @@ pub struct AsyncRateLimitInterceptor {
 impl AsyncRateLimitInterceptor {
     /// Creates an interceptor that checks `limiters` with the key that `key` finds.
     ///
-    /// `limiters` is a [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`] that does not need the method of
-    /// a call: a [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
+    /// `limiters` is a [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`] that does not
+    /// need the method of a call: a [`LimiterHandle`](tollgate::LimiterHandle), or the limits of
+    /// tenants.
     #[must_use]
     pub fn new(limiters: impl Into<LimiterSource>, key: impl KeyExtractor) -> Self {
         Self {
@@ -94,7 +97,8 @@ enum Step {
 }
 
 /// Resolves to the request when the call may go on, and to the status of the rejection otherwise.
-// Written by hand: a check that is decided in process needs no allocation, an async block would need a box.
+// Written by hand: a check that is decided in process needs no allocation, an async block would
+// need a box.
 #[must_use = "futures do nothing unless polled"]
 pub struct InterceptFuture {
     request: Option<Result<RequestHead, Status>>,

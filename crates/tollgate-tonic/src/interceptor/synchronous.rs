@@ -7,14 +7,15 @@ use tonic::{Request, Status, service::Interceptor};
 use super::keyed_limiter::KeyedLimiter;
 use crate::status::GrpcStatus;
 
-/// Limits calls in an interceptor of tonic: `GreeterServer::with_interceptor(greeter, interceptor)`.
+/// Limits calls in an interceptor of tonic:
+/// `GreeterServer::with_interceptor(greeter, interceptor)`.
 ///
 /// **An interceptor of tonic is a synchronous function, so it cannot wait for Redis.** Use
 /// [`layer`](crate::layer) where it fits; `tonic::service::LayerExt::named_layer` puts it around a
 /// single service. Where only an interceptor fits, there are two ways:
 ///
-/// - [`new`](Self::new) takes a limiter whose store is in process. The limit applies to one replica.
-///   A limiter with another store is refused.
+/// - [`new`](Self::new) takes a limiter whose store is in process. The limit applies to one
+///   replica. A limiter with another store is refused.
 /// - [`after_layer`](Self::after_layer) works with Redis. A layer further out checks the limit and
 ///   charges the call, and this interceptor denies the call.
 ///
@@ -28,12 +29,13 @@ use crate::status::GrpcStatus;
 /// | works with `with_interceptor` | no | no | yes |
 /// | reads the message of a denied call | yes | **behind a `DrainLayer`** | **behind a `DrainLayer`** |
 ///
-/// **Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside.** An interceptor cannot read the message of a
-/// call. When a short message arrives after the denial, the server (h2 0.4.16 and later) charges it to a budget of the
-/// connection. After 2100 to 3500 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls
-/// on it fail. The `DrainLayer` reads these messages. If you cannot add one, enlarge the budget with
-/// `Server::initial_connection_window_size`: the connection survives at least one late message for each 512 bytes of
-/// its window, which is 2048 messages with the default of 1 MiB.
+/// **Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside.** An interceptor cannot read
+/// the message of a call. When a short message arrives after the denial, the server (h2 0.4.16 and
+/// later) charges it to a budget of the connection. After 2100 to 3500 such messages the server
+/// ends the connection with `ENHANCE_YOUR_CALM`, and all calls on it fail. The `DrainLayer` reads
+/// these messages. If you cannot add one, enlarge the budget with
+/// `Server::initial_connection_window_size`: the connection survives at least one late message for
+/// each 512 bytes of its window, which is 2048 messages with the default of 1 MiB.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -83,7 +85,8 @@ enum DecisionSource {
 impl RateLimitInterceptor {
     /// Creates an interceptor that checks `limiter`, whose store must be in process.
     ///
-    /// `limiter` is a [`Limiter`](tollgate::Limiter), or a [`LimiterHandle`] whose policies change while the server runs.
+    /// `limiter` is a [`Limiter`](tollgate::Limiter), or a [`LimiterHandle`] whose policies change
+    /// while the server runs.
     ///
     /// # Errors
     ///
@@ -101,13 +104,13 @@ impl RateLimitInterceptor {
         )))
     }
 
-    /// Creates an interceptor that denies the calls that an outer layer decided to deny. When several outer layers
-    /// deny a call, the status describes the denial with the longest wait.
+    /// Creates an interceptor that denies the calls that an outer layer decided to deny. When
+    /// several outer layers deny a call, the status describes the denial with the longest wait.
     ///
     /// The outer layer checks the limit and charges the call, but lets every call pass: set
     /// [`shadow`](tollgate_tower::RateLimitBuilder::shadow) and
-    /// [`expose_decisions`](tollgate_tower::RateLimitBuilder::expose_decisions) on it. Use this when another
-    /// interceptor has to run before a call may be denied.
+    /// [`expose_decisions`](tollgate_tower::RateLimitBuilder::expose_decisions) on it. Use this
+    /// when another interceptor has to run before a call may be denied.
     ///
     /// - A service without this interceptor is charged, but not limited.
     /// - A call without a decision passes, for example a call that the layer exempts.
@@ -200,7 +203,8 @@ impl fmt::Debug for RateLimitInterceptor {
     }
 }
 
-/// Reports that the store of a limiter is not in process, so a synchronous interceptor cannot use it.
+/// Reports that the store of a limiter is not in process, so a synchronous interceptor cannot use
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreNotInProcess(());
 

@@ -13,8 +13,8 @@ use x509_parser::{certificate::X509CertificateParser, nom::Parser};
 /// request certificates from clients: see `ServerTlsConfig::client_ca_root` of tonic. A server
 /// without TLS answers every call with `INTERNAL`, and the log has the reason.
 ///
-/// The server answers a call with `INVALID_ARGUMENT` when the client sent no certificate, and when the certificate has
-/// no subject. Some certificates have only alternative names.
+/// The server answers a call with `INVALID_ARGUMENT` when the client sent no certificate, and when
+/// the certificate has no subject. Some certificates have only alternative names.
 ///
 /// **Two clients with the same subject share a quota.** The certificate authority assigns the
 /// subjects, so two authorities may give the same subject to different clients.
@@ -51,8 +51,8 @@ impl KeyExtractor for ClientCertificate {
     }
 }
 
-/// Returns the subject of a certificate in DER; `None` when the subject is empty or the bytes are not
-/// a certificate.
+/// Returns the subject of a certificate in DER; `None` when the subject is empty or the bytes are
+/// not a certificate.
 ///
 /// The TLS library has verified the certificate already. Extensions are not parsed, because a
 /// certificate with an unusual extension still has a subject.

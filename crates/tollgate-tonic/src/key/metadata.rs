@@ -14,8 +14,9 @@ use tollgate_tower::{
 
 /// Uses the value of a metadata entry as the key, for example an API key.
 ///
-/// The entry must occur once, and its value must not be empty. When the name ends in `-bin`, the entry
-/// is binary: the key is the decoded bytes, so base64 with padding and without gives the same key.
+/// The entry must occur once, and its value must not be empty. When the name ends in `-bin`, the
+/// entry is binary: the key is the decoded bytes, so base64 with padding and without gives the same
+/// key.
 ///
 /// **A client that can choose the value freely is not limited**, because each new value has a new
 /// quota. Use this extractor only where the value was authenticated before.
@@ -50,8 +51,8 @@ impl Metadata {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not a valid metadata name in lower case. In a `const`, this fails the
-    /// build.
+    /// Panics when the name is not a valid metadata name in lower case. In a `const`, this fails
+    /// the build.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {

@@ -14,8 +14,9 @@ use crate::path::service_and_method;
 /// [`PeerIp`](super::PeerIp), each client has one quota per method. To give methods *different*
 /// quotas, use [`MethodLimiters`](crate::MethodLimiters).
 ///
-/// The path of a service that does not exist is a key too, so a client can create any number of keys. To prevent that,
-/// put the layer around the services that it limits, not around the whole server.
+/// The path of a service that does not exist is a key too, so a client can create any number of
+/// keys. To prevent that, put the layer around the services that it limits, not around the whole
+/// server.
 ///
 /// ```
 /// use http::Request;

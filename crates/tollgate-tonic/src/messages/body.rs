@@ -76,8 +76,8 @@ impl Meter {
 
 /// Says where the status of a denial goes.
 pub(super) enum Direction {
-    /// To the handler, as the error of its request, and to the response. The call ends outside the handler, because a
-    /// handler may ignore an error in its request stream.
+    /// To the handler, as the error of its request, and to the response. The call ends outside the
+    /// handler, because a handler may ignore an error in its request stream.
     Received(Option<oneshot::Sender<Status>>),
     /// To the client, in the trailers. A message of the request may be denied, too.
     Sent(Protocol, Denial),
@@ -86,7 +86,8 @@ pub(super) enum Direction {
 /// Receives the status when a message of the request is denied.
 pub(super) type Denial = Option<oneshot::Receiver<Status>>;
 
-/// Returns the status when a message of the request was denied; otherwise registers the task to be woken.
+/// Returns the status when a message of the request was denied; otherwise registers the task to be
+/// woken.
 pub(super) fn poll_denial(denial: &mut Denial, cx: &mut Context<'_>) -> Option<Status> {
     let Poll::Ready(status) = Pin::new(denial.as_mut()?).poll(cx) else {
         return None;
@@ -96,7 +97,8 @@ pub(super) fn poll_denial(denial: &mut Denial, cx: &mut Context<'_>) -> Option<S
 }
 
 pin_project! {
-    /// Passes the frames of a body on, charges their messages when it has a meter, and ends with the status of a denial.
+    /// Passes the frames of a body on, charges their messages when it has a meter, and ends with
+    /// the status of a denial.
     #[allow(missing_debug_implementations, reason = "only the bodies of tonic and axum see it")]
     pub struct ChargedBody<B> {
         // Dropped at the end of the body, so that what the body holds is released at once.
@@ -127,8 +129,8 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> ChargedBody<B> {
         *this.meter = None;
     }
 
-    /// Returns the next frame, or the end when a message was denied. No byte of a message is in a frame before the message is
-    /// paid for.
+    /// Returns the next frame, or the end when a message was denied. No byte of a message is in a
+    /// frame before the message is paid for.
     fn poll_paid(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -184,7 +186,8 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> ChargedBody<B> {
         match self.project().direction {
             Direction::Received(response) => {
                 if let Some(response) = response.take() {
-                    // The receiver is gone when the response is complete: then there is nothing to end.
+                    // The receiver is gone when the response is complete: then there is nothing to
+                    // end.
                     let _ = response.send(status.clone());
                 }
                 Err(status.into())
@@ -205,7 +208,8 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ChargedBody<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        // In gRPC-Web the trailers of the handler look like data. They must not go out before the denial.
+        // In gRPC-Web the trailers of the handler look like data. They must not go out before the
+        // denial.
         let is_web = matches!(
             self.direction,
             Direction::Sent(Protocol::GrpcWeb | Protocol::GrpcWebText, _)
@@ -234,7 +238,8 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ChargedBody<B> {
 fn last_frame(status: &Status, protocol: Protocol) -> Frame<Bytes> {
     let mut trailers = HeaderMap::new();
     if status.add_header(&mut trailers).is_err() {
-        // Cannot happen: our statuses hold only valid header values. If it does, the code is enough.
+        // Cannot happen: our statuses hold only valid header values. If it does, the code is
+        // enough.
         trailers.insert(Status::GRPC_STATUS, i32::from(status.code()).into());
     }
     if protocol == Protocol::Grpc {
@@ -260,8 +265,8 @@ fn web_trailers(trailers: &HeaderMap) -> Bytes {
 
 /// Marks the body types whose messages can be charged.
 ///
-/// These are `tonic::body::Body` and, with the feature `axum`, `axum::body::Body`. The trait is sealed,
-/// because the service builds a new body of the same type around the old one.
+/// These are `tonic::body::Body` and, with the feature `axum`, `axum::body::Body`. The trait is
+/// sealed, because the service builds a new body of the same type around the old one.
 pub trait MessageBody:
     Body<Data = Bytes, Error: Into<BoxError>> + Default + Send + Sized + 'static + sealed::FromBody
 {

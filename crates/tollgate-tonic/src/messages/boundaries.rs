@@ -13,7 +13,8 @@ pub(super) const TRAILERS_FLAG: u8 = 0x80;
 pub(super) struct MessageBoundaries {
     /// Number of bytes of the prefix that were read.
     prefix_read: usize,
-    /// While the prefix is read: its last four bytes so far. Then: the bytes of content that are still to come.
+    /// While the prefix is read: its last four bytes so far. Then: the bytes of content that are
+    /// still to come.
     remaining: u32,
 }
 
@@ -23,7 +24,8 @@ impl MessageBoundaries {
         self.prefix_read == 0
     }
 
-    /// Reads a piece of a body, and returns how many messages begin in it. Trailers of gRPC-Web are no message.
+    /// Reads a piece of a body, and returns how many messages begin in it. Trailers of gRPC-Web are
+    /// no message.
     pub(super) fn count(&mut self, mut bytes: &[u8]) -> u64 {
         let mut messages = 0;
         while let Some(&flags) = bytes.first() {

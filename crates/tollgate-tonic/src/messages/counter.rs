@@ -7,9 +7,10 @@ use super::boundaries::MessageBoundaries;
 
 /// Counts the messages of a response body, as a [`BodyGuard`].
 ///
-/// A closure receives the number of messages that begin in a frame, before the frame is passed on. Trailers of gRPC-Web
-/// in the body do not count. Use the guard for bodies whose data is [`Bytes`](bytes::Bytes), such as the bodies of
-/// tonic and axum. The messages of `application/grpc-web-text` are encoded in base64, and are not counted correctly.
+/// A closure receives the number of messages that begin in a frame, before the frame is passed on.
+/// Trailers of gRPC-Web in the body do not count. Use the guard for bodies whose data is
+/// [`Bytes`](bytes::Bytes), such as the bodies of tonic and axum. The messages of
+/// `application/grpc-web-text` are encoded in base64, and are not counted correctly.
 ///
 /// To count with the [`Meter`](tollgate_tower::Meter) of a call, use
 /// [`MessageCounterLayer`](super::MessageCounterLayer).
@@ -36,7 +37,8 @@ pub struct MessageCounter<F> {
 }
 
 impl<F: FnMut(u64)> MessageCounter<F> {
-    /// Creates a counter that calls `count` for each frame in which messages begin, with their number.
+    /// Creates a counter that calls `count` for each frame in which messages begin, with their
+    /// number.
     pub fn new(count: F) -> Self {
         Self {
             count,

@@ -18,14 +18,15 @@ use crate::protocol::Protocol;
 
 /// Counts the messages of each response with the [`Meter`] of its call.
 ///
-/// Place it inside a layer that [reserves](tollgate_tower::RateLimitBuilder::reserve). When the response ends, fails or
-/// is dropped, the call costs the messages that the server has sent. This takes two trips to the store for a stream of
-/// any length. [`MessageLayer`](super::MessageLayer) makes a trip for each message instead,
-/// and so can end a stream in the middle.
+/// Place it inside a layer that [reserves](tollgate_tower::RateLimitBuilder::reserve). When the
+/// response ends, fails or is dropped, the call costs the messages that the server has sent. This
+/// takes two trips to the store for a stream of any length. [`MessageLayer`](super::MessageLayer)
+/// makes a trip for each message instead, and so can end a stream in the middle.
 ///
-/// A response without messages, such as an error, costs nothing. A call that ends without a response keeps its estimate. A
-/// call without a meter passes unchanged, and so do other requests. With tonic-web, put this layer inside the
-/// `GrpcWebLayer`: the messages of `application/grpc-web-text` are encoded in base64, and are not counted.
+/// A response without messages, such as an error, costs nothing. A call that ends without a
+/// response keeps its estimate. A call without a meter passes unchanged, and so do other requests.
+/// With tonic-web, put this layer inside the `GrpcWebLayer`: the messages of
+/// `application/grpc-web-text` are encoded in base64, and are not counted.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -52,13 +53,15 @@ pub struct MessageCounterLayer {
 }
 
 impl MessageCounterLayer {
-    /// Creates a layer that counts for all policies that have no [counter](Meter::counter) of their own.
+    /// Creates a layer that counts for all policies that have no [counter](Meter::counter) of their
+    /// own.
     #[must_use]
     pub fn new() -> Self {
         Self { policy: None }
     }
 
-    /// Creates a layer that counts for the policy with this name. A meter without that policy counts nothing.
+    /// Creates a layer that counts for the policy with this name. A meter without that policy
+    /// counts nothing.
     #[must_use]
     pub fn for_policy(policy: impl Into<Arc<str>>) -> Self {
         Self {

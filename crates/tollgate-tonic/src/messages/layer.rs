@@ -11,9 +11,9 @@ use crate::status::GrpcStatus;
 
 /// Limits calls and charges their messages.
 ///
-/// With tonic-web, put this layer inside the `GrpcWebLayer`. The messages of `application/grpc-web-text` are encoded in
-/// base64, and this layer does not decode base64. Outside the `GrpcWebLayer`, it answers such calls with `INTERNAL`, and
-/// the log has the reason.
+/// With tonic-web, put this layer inside the `GrpcWebLayer`. The messages of
+/// `application/grpc-web-text` are encoded in base64, and this layer does not decode base64.
+/// Outside the `GrpcWebLayer`, it answers such calls with `INTERNAL`, and the log has the reason.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

@@ -10,11 +10,13 @@
 //! | cost of a message | one unit; the first message comes with the call | [any cost](ChargedStream::cost), from the first message on |
 //! | changes to handlers | none | yes |
 //!
-//! Both hold a message back until the store has decided, and deny messages in the middle of a stream.
-//! [`MessageCounterLayer`] only counts the messages of a response as they pass, for a cost that is
-//! [reserved](tollgate_tower::RateLimitBuilder::reserve) and settled when the response ends.
+//! Both hold a message back until the store has decided, and deny messages in the middle of a
+//! stream. [`MessageCounterLayer`] only counts the messages of a response as they pass, for a cost
+//! that is [reserved](tollgate_tower::RateLimitBuilder::reserve) and settled when the response
+//! ends.
 //!
-//! You need the other types of this module only to write down the type of a layer, a service or a body.
+//! You need the other types of this module only to write down the type of a layer, a service or a
+//! body.
 
 mod body;
 mod boundaries;

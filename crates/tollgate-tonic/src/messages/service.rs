@@ -148,7 +148,8 @@ impl Call {
 
 pin_project! {
     /// Resolves to the response of a [`MessageService`].
-    // Written by hand: adds no allocation per call, and ends the call while the handler still waits.
+    // Written by hand: adds no allocation per call, and ends the call while the handler still
+    // waits.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, A> {
         #[pin]
@@ -184,7 +185,8 @@ where
             }
             ResponseStateProj::Charged { future, call } => {
                 let response = future.poll(cx);
-                // The response headers are not sent yet, so the status can replace the whole response.
+                // The response headers are not sent yet, so the status can replace the whole
+                // response.
                 let denied = call
                     .as_mut()
                     .and_then(|call| Some((poll_denial(&mut call.denial, cx)?, call.protocol)));

@@ -14,12 +14,12 @@ use crate::status::GrpcStatus;
 
 /// Charges `key` for each message of a stream, and ends the stream when a message is denied.
 ///
-/// Use it in a handler: wrap the request stream to limit what the client sends, or the response stream
-/// to limit what the server sends. A message is charged before it is passed on. A message that is
-/// denied is dropped, the stream yields the status of the denial, and then it ends.
+/// Use it in a handler: wrap the request stream to limit what the client sends, or the response
+/// stream to limit what the server sends. A message is charged before it is passed on. A message
+/// that is denied is dropped, the stream yields the status of the denial, and then it ends.
 ///
-/// In a [leaky bucket](tollgate::Algorithm::LeakyBucket) a message waits for its turn before it is passed on. Errors of the
-/// inner stream are passed on and cost nothing.
+/// In a [leaky bucket](tollgate::Algorithm::LeakyBucket) a message waits for its turn before it is
+/// passed on. Errors of the inner stream are passed on and cost nothing.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -64,7 +64,8 @@ pin_project! {
     /// Yields the messages of a stream until a message is denied.
     ///
     /// The function [`charge_stream`] makes it.
-    // Written by hand: has a name that a handler can put into its types, and allocates nothing per message.
+    // Written by hand: has a name that a handler can put into its types, and allocates nothing per
+    // message.
     #[must_use = "streams do nothing unless polled"]
     pub struct ChargedStream<S, T> {
         // Dropped at a denial, so that what the stream holds is released at once.

@@ -199,7 +199,8 @@ fn deny(sender: oneshot::Sender<Status>) {
     let _ = sender.send(Status::new(Code::ResourceExhausted, "rate limit exceeded"));
 }
 
-/// Polls a body to its end. What it wraps is dropped with the last frame, and it is at its end then.
+/// Polls a body to its end. What it wraps is dropped with the last frame, and it is at its end
+/// then.
 fn assert_frames(steps: &[Step], meter: Option<Meter>, direction: Direction, expected: &[&str]) {
     let (inner, polled) = ScriptedBody::new(steps.iter().cloned());
     let mut body = pin!(ChargedBody::new(inner, meter, direction));
@@ -387,7 +388,8 @@ async fn a_leaky_bucket_paces_the_messages_of_a_stream() {
         assert!(frame.is_ok());
         times.push(start.elapsed().as_millis());
     }
-    // The charge for the call includes the first message, and the turn of the second one is at once.
+    // The charge for the call includes the first message, and the turn of the second one is at
+    // once.
     assert_eq!(times, [0, 0, 100, 200, 300]);
 }
 

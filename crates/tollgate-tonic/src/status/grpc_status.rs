@@ -72,8 +72,8 @@ impl GrpcStatus {
 impl<H> GrpcStatus<H> {
     /// Sets the code of a denied call. The default is `RESOURCE_EXHAUSTED`.
     ///
-    /// `UNAVAILABLE` suits a limit that protects one overloaded replica: another replica may accept an
-    /// immediate retry.
+    /// `UNAVAILABLE` suits a limit that protects one overloaded replica: another replica may accept
+    /// an immediate retry.
     #[must_use]
     pub fn code(mut self, code: Code) -> Self {
         self.template.code = code;
@@ -89,21 +89,23 @@ impl<H> GrpcStatus<H> {
         self
     }
 
-    /// Sets the subject of each violation in `QuotaFailure`, for example `clientip` or `project:42`.
+    /// Sets the subject of each violation in `QuotaFailure`, for example `clientip` or
+    /// `project:42`.
     ///
-    /// The subject says what the limit applies to. The default is `policy:` and the name of the policy that
-    /// denied the call, for example `policy:burst`. The status never contains the key.
+    /// The subject says what the limit applies to. The default is `policy:` and the name of the
+    /// policy that denied the call, for example `policy:burst`. The status never contains the key.
     #[must_use]
     pub fn subject(mut self, subject: impl Into<Cow<'static, str>>) -> Self {
         self.template.subject = Some(subject.into());
         self
     }
 
-    /// Sets whether the status has the entry `grpc-retry-pushback-ms` (gRFC A6). The default is `false`.
+    /// Sets whether the status has the entry `grpc-retry-pushback-ms` (gRFC A6). The default is
+    /// `false`.
     ///
-    /// A client with a retry policy waits as long as the entry says, instead of its own back-off. The value is the wait
-    /// in milliseconds, rounded up. It is −1 (do not retry) when no wait helps: the call is blocked, or its cost can
-    /// never fit.
+    /// A client with a retry policy waits as long as the entry says, instead of its own back-off.
+    /// The value is the wait in milliseconds, rounded up. It is −1 (do not retry) when no wait
+    /// helps: the call is blocked, or its cost can never fit.
     ///
     /// The entry overrides the random back-off of the clients, so clients that were denied together
     /// retry together. Turn it on only where that is acceptable.
@@ -116,12 +118,14 @@ impl<H> GrpcStatus<H> {
     /// Sets whether a denied gRPC call carries the HTTP headers `retry-after` and
     /// `cache-control: no-store`. The default is `false`.
     ///
-    /// gRPC clients read the wait from `RetryInfo`, or from the entry that [`pushback`](Self::pushback)
-    /// adds. Turn the option on for a proxy that reads `retry-after`, for example a gateway that answers
-    /// HTTP clients, or Envoy with `rate_limited_retry_back_off`.
+    /// gRPC clients read the wait from `RetryInfo`, or from the entry that
+    /// [`pushback`](Self::pushback) adds. Turn the option on for a proxy that reads `retry-after`,
+    /// for example a gateway that answers HTTP clients, or Envoy with
+    /// `rate_limited_retry_back_off`.
     ///
-    /// The option has no effect on a call that a denied [message](crate::messages) ends: such a call never carries the
-    /// headers. Nor has it on a denied request that is not a gRPC call, which carries them by default.
+    /// The option has no effect on a call that a denied [message](crate::messages) ends: such a
+    /// call never carries the headers. Nor has it on a denied request that is not a gRPC call,
+    /// which carries them by default.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -184,7 +188,8 @@ impl<H> GrpcStatus<H> {
         }
     }
 
-    /// Returns the status of a decision, as the function [`status`](crate::status()) does, with these options.
+    /// Returns the status of a decision, as the function [`status`](crate::status()) does, with
+    /// these options.
     #[must_use]
     pub fn status(&self, decision: &Decision) -> Status {
         if decision.is_allowed() {
@@ -194,8 +199,8 @@ impl<H> GrpcStatus<H> {
         }
     }
 
-    /// Returns the status of a check that failed, as the function [`error_status`](crate::error_status) does, with
-    /// these options.
+    /// Returns the status of a check that failed, as the function
+    /// [`error_status`](crate::error_status) does, with these options.
     #[must_use]
     pub fn error_status(&self, error: &Error) -> Status {
         match error.kind() {
@@ -235,7 +240,8 @@ impl<H> GrpcStatus<H> {
 
     fn rejection_status(&self, rejection: &Rejection<'_>) -> Status {
         match rejection.reason() {
-            // The wait of the rejection may be longer than that of the decision: an outer layer, or jitter.
+            // The wait of the rejection may be longer than that of the decision: an outer layer, or
+            // jitter.
             Reason::Denied(decision) => {
                 let retry_after = rejection.retry_after().unwrap_or_default();
                 self.template

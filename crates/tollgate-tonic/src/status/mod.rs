@@ -53,8 +53,8 @@ pub fn status(decision: &Decision) -> Status {
 /// | [`KeyLevels`](tollgate::ErrorKind::KeyLevels), [`CrossSlot`](tollgate::ErrorKind::CrossSlot) | `INTERNAL` |
 /// | any other | `UNAVAILABLE` |
 ///
-/// Write the text of the error to the log: the status does not contain it. [`GrpcStatus::error_status`] is the same
-/// with options.
+/// Write the text of the error to the log: the status does not contain it.
+/// [`GrpcStatus::error_status`] is the same with options.
 ///
 /// ```
 /// use tollgate::{Error, ErrorKind};

@@ -44,15 +44,16 @@ impl StatusTemplate {
         )
     }
 
-    /// Returns the status of a denial whose caller comes back after `retry_after`. `states` are those of all limits that
-    /// deny, and `decision` is the one that the caller waits for.
+    /// Returns the status of a denial whose caller comes back after `retry_after`. `states` are
+    /// those of all limits that deny, and `decision` is the one that the caller waits for.
     pub(super) fn denied_for(
         &self,
         decision: &Decision,
         states: &[PolicyState<'_>],
         retry_after: Duration,
     ) -> Status {
-        // A set has at most eight policies, and as many violations fit the header list of any client.
+        // A set has at most eight policies, and as many violations fit the header list of any
+        // client.
         let exceeded = states.iter().filter(|state| state.is_exceeded()).take(8);
         let violations: Vec<_> = exceeded.map(|state| self.violation(state)).collect();
         let policy = decision
@@ -66,7 +67,8 @@ impl StatusTemplate {
         self.status(self.code, "rate limit exceeded", details, Some(retry_after))
     }
 
-    /// Returns the status of a call whose key has too many calls in flight. The wait is an estimate.
+    /// Returns the status of a call whose key has too many calls in flight. The wait is an
+    /// estimate.
     pub(super) fn no_permit(&self, denied: &PermitDenied, retry_after: Duration) -> Status {
         let (name, limit) = (denied.name(), denied.limit());
         let subject = self
@@ -127,7 +129,8 @@ impl StatusTemplate {
         )
     }
 
-    /// Returns a status with the entry for retries, if it is on. Without a time, the client does not retry.
+    /// Returns a status with the entry for retries, if it is on. Without a time, the client does
+    /// not retry.
     fn status(
         &self,
         code: Code,

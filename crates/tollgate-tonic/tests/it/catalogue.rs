@@ -1,7 +1,8 @@
-//! A table of hostile and unusual inputs, sent frame by frame over a real connection, and the status of each call.
+//! A table of hostile and unusual inputs, sent frame by frame over a real connection, and the
+//! status of each call.
 //!
-//! Every key has a quota of one call. So two calls that end with OK and RESOURCE_EXHAUSTED had the same key, and two
-//! calls that end with OK had different keys.
+//! Every key has a quota of one call. So two calls that end with OK and RESOURCE_EXHAUSTED had the
+//! same key, and two calls that end with OK had different keys.
 
 use std::net::SocketAddr;
 
@@ -128,7 +129,8 @@ impl Call {
     }
 }
 
-/// Makes a call. Returns the gRPC status, or the HTTP status, or `REFUSED`; and the headers and trailers.
+/// Makes a call. Returns the gRPC status, or the HTTP status, or `REFUSED`; and the headers and
+/// trailers.
 async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
     let (response, mut body) = http2(server)
         .await

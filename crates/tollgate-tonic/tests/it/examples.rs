@@ -44,7 +44,8 @@ fn ada() -> HelloRequest {
     }
 }
 
-/// Calls each server in turn. Returns the number of allowed calls, and the greatest number that the limit allows.
+/// Calls each server in turn. Returns the number of allowed calls, and the greatest number that the
+/// limit allows.
 async fn flood(clients: &mut [GreeterClient<Channel>], calls: usize) -> (usize, usize) {
     let began = Instant::now();
     let mut allowed = 0;

@@ -122,7 +122,8 @@ async fn behind_a_layer_an_interceptor_enforces_the_decisions_of_the_layer() {
     );
 }
 
-/// Makes three calls behind two layers in shadow, of which `outer` is the outer one. Returns the result of the last call.
+/// Makes three calls behind two layers in shadow, of which `outer` is the outer one. Returns the
+/// result of the last call.
 async fn third_call_behind_layers(outer: Policy, inner: Policy) -> Result<(), Status> {
     let layer = |policy| {
         let key = Metadata::new("x-api-key");

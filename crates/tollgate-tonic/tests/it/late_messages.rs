@@ -22,7 +22,8 @@ const MANY_CALLS: usize = 10_000;
 
 const MESSAGE: &[u8] = b"\0\0\0\0\x05\x0a\x03Ada";
 
-/// The fields of a call: `:method` and `:scheme` by their numbers, then `:path`, `content-type` and `te` (RFC 7541).
+/// The fields of a call: `:method` and `:scheme` by their numbers, then `:path`, `content-type` and
+/// `te` (RFC 7541).
 const FIELDS: &[u8] =
     b"\x83\x86\x04\x10/echo.Echo/Unary\x0f\x10\x10application/grpc\x00\x02te\x08trailers";
 
@@ -36,8 +37,8 @@ const ENHANCE_YOUR_CALM: u8 = 11;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A client that writes its frames itself: it sends messages also to calls that the server has reset, as any client does
-/// whose messages are under way at that time.
+/// A client that writes its frames itself: it sends messages also to calls that the server has
+/// reset, as any client does whose messages are under way at that time.
 struct Connection(BufReader<TcpStream>);
 
 struct Frame {
@@ -92,7 +93,8 @@ impl Connection {
         })
     }
 
-    /// Sends the head of a call, and its message after the status. Sets the end if there is no status.
+    /// Sends the head of a call, and its message after the status. Sets the end if there is no
+    /// status.
     async fn call(&mut self, stream: u32, denials: &mut Denials) -> io::Result<()> {
         self.send(HEADERS, END_HEADERS, stream, FIELDS).await?;
         loop {
@@ -114,8 +116,8 @@ impl Connection {
     }
 }
 
-/// Makes denied unary calls, one after the other, until the server ends the connection. The message of each call follows its
-/// status.
+/// Makes denied unary calls, one after the other, until the server ends the connection. The message
+/// of each call follows its status.
 async fn denials_with_late_messages(server: SocketAddr, calls: usize) -> Denials {
     let (mut connection, mut denials) = (Connection::open(server).await, Denials::default());
     for stream in (1..).step_by(2).take(calls) {
@@ -127,7 +129,8 @@ async fn denials_with_late_messages(server: SocketAddr, calls: usize) -> Denials
     denials
 }
 
-/// Makes denied unary calls, one after the other. The server takes the message of each, which follows its status.
+/// Makes denied unary calls, one after the other. The server takes the message of each, which
+/// follows its status.
 async fn call_with_late_messages(server: SocketAddr, calls: usize) {
     let denials = denials_with_late_messages(server, calls).await;
     assert_eq!(
@@ -139,7 +142,8 @@ async fn call_with_late_messages(server: SocketAddr, calls: usize) {
     );
 }
 
-/// Returns a limiter of a frozen quota that is spent, without and with a store that is pending at first.
+/// Returns a limiter of a frozen quota that is spent, without and with a store that is pending at
+/// first.
 async fn spent_limiters() -> [Limiter; 2] {
     let limiters = [limiter(TWO), remote_limiter(TWO)];
     for limiter in &limiters {
@@ -209,7 +213,8 @@ async fn the_connection_survives_messages_that_come_after_an_interceptor_denied_
     .await;
 }
 
-/// The other documented set-up: a connection survives one late message for each 512 bytes of its window.
+/// The other documented set-up: a connection survives one late message for each 512 bytes of its
+/// window.
 #[tokio::test]
 async fn behind_an_interceptor_alone_the_documented_window_of_the_connection_holds_as_many_late_messages()
  {
@@ -223,8 +228,8 @@ async fn behind_an_interceptor_alone_the_documented_window_of_the_connection_hol
     };
     let Denials { answered, end, .. } = denials(Some(512 * MANY_CALLS as u32)).await;
     assert_eq!((answered, end), (MANY_CALLS, None));
-    // So the window is what holds them. With the least one, nearly each connection ends before: how the server's frames and
-    // the client's messages cross decides when.
+    // So the window is what holds them. With the least one, nearly each connection ends before: how
+    // the server's frames and the client's messages cross decides when.
     for _ in 0..10 {
         if let Denials {
             answered,

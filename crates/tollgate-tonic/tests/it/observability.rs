@@ -148,7 +148,8 @@ mod counts {
             counts[&format!("tollgate_rejections_total reason=denied {other}")],
             20_000
         );
-        // Three outcomes and one reason, with three labels each. The limiters have one name: three outcomes and one policy.
+        // Three outcomes and one reason, with three labels each. The limiters have one name: three
+        // outcomes and one policy.
         assert_eq!(counts.len(), 3 * 4 + 4, "{:?}", counts.keys());
     }
 

@@ -49,8 +49,8 @@ async fn charged(limiter: &Limiter) -> (u64, u64) {
     (100 - remaining("calls"), 1_000 - remaining("messages"))
 }
 
-/// Waits until this is charged: the server settles a response when its last frame has left, or when it sees the client
-/// go.
+/// Waits until this is charged: the server settles a response when its last frame has left, or when
+/// it sees the client go.
 async fn until_charged(limiter: &Limiter, expected: (u64, u64)) {
     let wait = async {
         while charged(limiter).await != expected {

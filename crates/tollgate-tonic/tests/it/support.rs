@@ -206,7 +206,8 @@ pub(crate) fn request_from<T>(api_key: &str, message: T) -> Request<T> {
 pub(crate) async fn serve_axum(router: axum::Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // Short frames follow each other: without this, each waits for the acknowledgement of the former.
+    // Short frames follow each other: without this, each waits for the acknowledgement of the
+    // former.
     let listener =
         axum::serve::ListenerExt::tap_io(listener, |stream| stream.set_nodelay(true).unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });

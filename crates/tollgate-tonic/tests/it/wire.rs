@@ -23,7 +23,8 @@ async fn call(server: SocketAddr) -> Response<RecvStream> {
     response.await.unwrap()
 }
 
-/// Calls until a call is denied, and asserts that the denial is one HEADERS frame that ends the stream.
+/// Calls until a call is denied, and asserts that the denial is one HEADERS frame that ends the
+/// stream.
 async fn denied(server: SocketAddr) -> HeaderMap {
     for _ in 0..2 {
         let mut allowed = call(server).await;

@@ -6,13 +6,15 @@ use super::window::SampleWindow;
 
 /// Estimates the latency that the service has when no request waits in it.
 ///
-/// A mean over all windows is no such estimate: a service that is always saturated has a queue in all of them, the mean
-/// follows the queue, and the limit grows without an end. So the baseline rises only with windows in which the limit keeps
-/// the queue away: those that used less than half of the limit, those at the lowest limit, and those of a probe.
-/// It falls with every window that shows it to be far too high.
+/// A mean over all windows is no such estimate: a service that is always saturated has a queue in
+/// all of them, the mean follows the queue, and the limit grows without an end. So the baseline
+/// rises only with windows in which the limit keeps the queue away: those that used less than half
+/// of the limit, those at the lowest limit, and those of a probe. It falls with every window that
+/// shows it to be far too high.
 ///
-/// To distinguish a slow service from a queue, fewer requests are admitted for one window. Only a queue gets shorter, and
-/// the latency with it. When a third fewer requests in flight leave the latency as it is, the service itself is slow.
+/// To distinguish a slow service from a queue, fewer requests are admitted for one window. Only a
+/// queue gets shorter, and the latency with it. When a third fewer requests in flight leave the
+/// latency as it is, the service itself is slow.
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
     /// The weight of one window.
@@ -64,8 +66,9 @@ const RECENT: f64 = 0.2;
 /// The weight of the one window that a probe measures, when its latency is above the baseline.
 const PROBED: f64 = 0.5;
 
-/// A probe that moves the baseline by more than this share is followed by another one soon. A third of a limit that is far
-/// too high still has a queue, and a service that has changed since the last probe is measured in a state of change.
+/// A probe that moves the baseline by more than this share is followed by another one soon. A third
+/// of a limit that is far too high still has a queue, and a service that has changed since the last
+/// probe is measured in a state of change.
 const SURPRISE: f64 = 0.1;
 
 /// Windows between two such probes, in which the limit settles.
@@ -103,9 +106,9 @@ impl Baseline {
 
     /// Adds a window, and returns the limit for the next one.
     ///
-    /// `step` computes it from the latency without a queue and from that of the window, in seconds. It is called for a
-    /// window that used at least half of the limit. A window in which the service was overloaded multiplies the limit
-    /// by `backoff`.
+    /// `step` computes it from the latency without a queue and from that of the window, in seconds.
+    /// It is called for a window that used at least half of the limit. A window in which the
+    /// service was overloaded multiplies the limit by `backoff`.
     pub(super) fn next_limit(
         &mut self,
         window: &SampleWindow,
@@ -210,7 +213,8 @@ const KEPT: f64 = 0.85;
 /// The multiple of the baseline from which on a service has become slow.
 const SLOWER: f64 = 1.5;
 
-/// Windows after which a probe checks the baseline of a service that has become slow. A probe costs such a service much.
+/// Windows after which a probe checks the baseline of a service that has become slow. A probe costs
+/// such a service much.
 const DOUBT: u32 = 100;
 
 impl Reference {

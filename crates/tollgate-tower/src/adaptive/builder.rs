@@ -24,8 +24,8 @@ pub enum Latency {
     Head,
     /// At the end of the response body.
     ///
-    /// Use it when the service works while it sends the body, and its clients read without delay: a proxy between your
-    /// own services, for example. A body that fails does not count.
+    /// Use it when the service works while it sends the body, and its clients read without delay: a
+    /// proxy between your own services, for example. A body that fails does not count.
     Body,
 }
 
@@ -47,23 +47,26 @@ impl AdaptiveBuilder {
 impl<R> AdaptiveBuilder<R> {
     /// Sets the class of a request. By default all requests are [critical](Class::CRITICAL).
     ///
-    /// A client must not be able to choose its class freely. Choose it by the route, or by something that an outer
-    /// layer has checked. [`AdaptiveLayer`](super::AdaptiveLayer) has an example.
+    /// A client must not be able to choose its class freely. Choose it by the route, or by
+    /// something that an outer layer has checked. [`AdaptiveLayer`](super::AdaptiveLayer) has an
+    /// example.
     pub fn class(mut self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
         self.shared.class = Some(Box::new(class));
         self
     }
 
-    /// Exempts requests: they do not count as in flight, they are never shed, and their latency does not count.
+    /// Exempts requests: they do not count as in flight, they are never shed, and their latency
+    /// does not count.
     ///
-    /// Exempt health checks, so that a busy replica is not restarted, and connections that stay open without work.
+    /// Exempt health checks, so that a busy replica is not restarted, and connections that stay
+    /// open without work.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.shared.gate.exempt = Some(Box::new(exempt));
         self
     }
 
-    /// Sets what the outcome of a request means for the limit. The default is [`Signal::of`]. The closure is not called
-    /// for requests that panic or are cancelled.
+    /// Sets what the outcome of a request means for the limit. The default is [`Signal::of`]. The
+    /// closure is not called for requests that panic or are cancelled.
     ///
     /// ```
     /// use http::StatusCode;
@@ -86,20 +89,22 @@ impl<R> AdaptiveBuilder<R> {
         self
     }
 
-    /// Sets where the latency of a request ends. The default is the [head](Latency::Head) of the response.
+    /// Sets where the latency of a request ends. The default is the [head](Latency::Head) of the
+    /// response.
     pub fn latency(mut self, end: Latency) -> Self {
         self.shared.latency = end;
         self
     }
 
-    /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come back together. The
-    /// default is 1 second.
+    /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come
+    /// back together. The default is 1 second.
     pub fn retry_jitter(mut self, max: Duration) -> Self {
         self.shared.gate.retry_jitter = max;
         self
     }
 
-    /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries them.
+    /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries
+    /// them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
         self.shared.gate.labels = labels;
         self

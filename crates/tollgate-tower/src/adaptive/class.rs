@@ -1,8 +1,8 @@
 /// The importance of a request: the least important requests are shed first.
 ///
 /// Class 0 is the most important one. Each class may use a share of the limit, which
-/// [`AdaptiveLimiterBuilder::shares`](super::AdaptiveLimiterBuilder::shares) sets. A request is shed when the requests
-/// in flight of *all* classes have used up the share of its class.
+/// [`AdaptiveLimiterBuilder::shares`](super::AdaptiveLimiterBuilder::shares) sets. A request is
+/// shed when the requests in flight of *all* classes have used up the share of its class.
 ///
 /// If there are fewer shares than classes, the last share is for all further classes.
 ///
@@ -16,13 +16,13 @@
 pub struct Class(u8);
 
 impl Class {
-    /// Class 0: requests that the service exists for, such as a log-in or a payment. By default it may use the whole
-    /// limit.
+    /// Class 0: requests that the service exists for, such as a log-in or a payment. By default it
+    /// may use the whole limit.
     pub const CRITICAL: Self = Self(0);
     /// Class 1: requests that a user waits for. By default it may use 70 % of the limit.
     pub const NORMAL: Self = Self(1);
-    /// Class 2: requests that can be sent again later, such as a prefetch or a batch. By default it may use 50 % of the
-    /// limit.
+    /// Class 2: requests that can be sent again later, such as a prefetch or a batch. By default it
+    /// may use 50 % of the limit.
     pub const LOW: Self = Self(2);
 
     /// Creates a class. Class 0 is the most important one.

@@ -23,13 +23,14 @@ use crate::{
 
 /// Limits the requests in flight of a service, by its latency.
 ///
-/// Each request in flight takes a slot of an [`AdaptiveLimiter`]. Without a free slot the layer responds with 503,
-/// `Retry-After` and a problem document of the type `temporary-reduced-capacity`, and the service is not called. A slot
-/// is given back when the *body* of the response ends, fails or is dropped, so streams count for as long as they live.
+/// Each request in flight takes a slot of an [`AdaptiveLimiter`]. Without a free slot the layer
+/// responds with 503, `Retry-After` and a problem document of the type
+/// `temporary-reduced-capacity`, and the service is not called. A slot is given back when the
+/// *body* of the response ends, fails or is dropped, so streams count for as long as they live.
 ///
-/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around the body of the service. The layer
-/// reads the body of a rejected request
-/// [as a `RateLimitLayer` does](crate::RateLimitLayer#the-body-of-a-rejected-request).
+/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around the body of the
+/// service. The layer reads the body of a rejected request [as a `RateLimitLayer`
+/// does](crate::RateLimitLayer#the-body-of-a-rejected-request).
 ///
 /// ```
 /// use http::{Request, Response};
@@ -78,8 +79,8 @@ pub struct AdaptiveLayer<R = Problem> {
 }
 
 impl AdaptiveLayer {
-    /// Creates a layer with the default options. All requests are [critical](super::Class::CRITICAL): each may use the
-    /// whole limit.
+    /// Creates a layer with the default options. All requests are
+    /// [critical](super::Class::CRITICAL): each may use the whole limit.
     #[must_use]
     pub fn new(limiter: AdaptiveLimiter) -> Self {
         Self::builder(limiter).build()

@@ -22,21 +22,21 @@ use crate::{metrics::AdaptiveMetrics, rejection::Overload};
 
 /// Limits the requests in flight in this process, by the latency of the service.
 ///
-/// The limit follows what the service can do: an [algorithm](LimitAlgorithm) computes it from the latencies of finished
-/// requests. A request takes a [`Slot`](super::Slot), and gives it back when it ends. Without a free slot the request
-/// is shed: [`try_acquire`](Self::try_acquire) fails at once. An [`AdaptiveLayer`](super::AdaptiveLayer) does this for
-/// a service.
+/// The limit follows what the service can do: an [algorithm](LimitAlgorithm) computes it from the
+/// latencies of finished requests. A request takes a [`Slot`](super::Slot), and gives it back when
+/// it ends. Without a free slot the request is shed: [`try_acquire`](Self::try_acquire) fails at
+/// once. An [`AdaptiveLayer`](super::AdaptiveLayer) does this for a service.
 ///
-/// Clones share the slots and the limit. Give clones to several layers whose requests share one resource, such as a
-/// database. Give each service a limiter of its own when the resources differ, or when the latencies differ by an order
-/// of magnitude.
+/// Clones share the slots and the limit. Give clones to several layers whose requests share one
+/// resource, such as a database. Give each service a limiter of its own when the resources differ,
+/// or when the latencies differ by an order of magnitude.
 ///
-/// Admission takes no lock: it reads the limit, and counts the request in one atomic number. When a request is
-/// admitted, no more requests are in flight than the limit allows.
+/// Admission takes no lock: it reads the limit, and counts the request in one atomic number. When a
+/// request is admitted, no more requests are in flight than the limit allows.
 ///
 /// To limit the requests in flight of all replicas together, use a
-/// [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter). To limit requests over time, use a
-/// [`Limiter`](tollgate::Limiter).
+/// [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter). To limit requests over time, use
+/// a [`Limiter`](tollgate::Limiter).
 ///
 /// ```
 /// use tollgate_tower::adaptive::{AdaptiveLimiter, Gradient, Class, Signal};
@@ -92,7 +92,8 @@ impl AdaptiveLimiter {
         let limit = shared.share(shared.limit.load(Ordering::Relaxed), class);
         let mut in_flight = shared.in_flight.load(Ordering::Relaxed);
         loop {
-            // A request that is shed writes to nothing that others read, so that a flood does not slow them down.
+            // A request that is shed writes to nothing that others read, so that a flood does not
+            // slow them down.
             if in_flight >= limit {
                 if !shared.has_shed.load(Ordering::Relaxed) {
                     shared.has_shed.store(true, Ordering::Relaxed);
@@ -147,8 +148,8 @@ impl AdaptiveLimiter {
 
     /// Adds a sample.
     ///
-    /// A sample whose thread meets another one here is dropped, because a request must not wait for statistics. An
-    /// overload is kept for the next sample.
+    /// A sample whose thread meets another one here is dropped, because a request must not wait for
+    /// statistics. An overload is kept for the next sample.
     pub(super) fn record(&self, now_us: u64, sample: Sample) {
         let shared = &*self.shared;
         let mut estimator = match shared.estimator.try_lock() {
@@ -190,8 +191,8 @@ impl AdaptiveLimiter {
 }
 
 impl Shared {
-    /// Returns the requests in flight up to which a class may add one. It is at least 1, so that a class without
-    /// competition is never shut out.
+    /// Returns the requests in flight up to which a class may add one. It is at least 1, so that a
+    /// class without competition is never shut out.
     fn share(&self, limit: u32, class: Class) -> u32 {
         let class = usize::from(class.number()).min(self.shares.len().saturating_sub(1));
         match self.shares.get(class) {
@@ -294,8 +295,8 @@ impl AdaptiveLimiterBuilder {
 
     /// Sets the lowest and the highest limit. The default is 5 to 1000.
     ///
-    /// Choose the lowest limit so that the most important requests fit when the service is at its slowest: their number
-    /// per second × the latency in seconds.
+    /// Choose the lowest limit so that the most important requests fit when the service is at its
+    /// slowest: their number per second × the latency in seconds.
     ///
     /// # Panics
     ///
@@ -315,40 +316,42 @@ impl AdaptiveLimiterBuilder {
         self
     }
 
-    /// Sets the limit at the start. The default is 20. A value outside of [`limits`](Self::limits) is moved to the
-    /// nearest bound.
+    /// Sets the limit at the start. The default is 20. A value outside of [`limits`](Self::limits)
+    /// is moved to the nearest bound.
     pub fn initial_limit(mut self, limit: u32) -> Self {
         self.initial_limit = limit;
         self
     }
 
-    /// Sets the length of a window. The algorithm computes a new limit at the end of each window. The default is
-    /// 100 ms.
+    /// Sets the length of a window. The algorithm computes a new limit at the end of each window.
+    /// The default is 100 ms.
     ///
-    /// A window with fewer than [`min_samples`](Self::min_samples) samples goes on until it has as many.
+    /// A window with fewer than [`min_samples`](Self::min_samples) samples goes on until it has as
+    /// many.
     pub fn window(mut self, length: Duration) -> Self {
         self.window = length;
         self
     }
 
-    /// Sets the least number of samples in a window. The default is 10. A sample is a request that ended with another
-    /// signal than [`Ignore`](crate::adaptive::Signal::Ignore).
+    /// Sets the least number of samples in a window. The default is 10. A sample is a request that
+    /// ended with another signal than [`Ignore`](crate::adaptive::Signal::Ignore).
     pub fn min_samples(mut self, samples: u32) -> Self {
         self.min_samples = samples;
         self
     }
 
-    /// Sets the share of the limit that each class of requests may use, the most important class first.
+    /// Sets the share of the limit that each class of requests may use, the most important class
+    /// first.
     ///
     /// The default is 100 %, 70 % and 50 %, for [`CRITICAL`](crate::adaptive::Class::CRITICAL),
-    /// [`NORMAL`](crate::adaptive::Class::NORMAL) and [`LOW`](crate::adaptive::Class::LOW). A request is shed when as
-    /// many requests as the share of its class are in flight, whatever their classes. A share is rounded down to whole
-    /// requests, and is at least one request.
+    /// [`NORMAL`](crate::adaptive::Class::NORMAL) and [`LOW`](crate::adaptive::Class::LOW). A
+    /// request is shed when as many requests as the share of its class are in flight, whatever
+    /// their classes. A share is rounded down to whole requests, and is at least one request.
     ///
     /// # Panics
     ///
-    /// Panics if the list is empty, if a share is not above 0 and at most 1, or if a class has a greater share than the
-    /// one before it.
+    /// Panics if the list is empty, if a share is not above 0 and at most 1, or if a class has a
+    /// greater share than the one before it.
     pub fn shares(mut self, shares: impl Into<Box<[f64]>>) -> Self {
         let shares = shares.into();
         assert!(!shares.is_empty(), "the list of shares is empty");

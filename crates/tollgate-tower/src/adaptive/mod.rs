@@ -1,10 +1,11 @@
 //! Limits requests in flight by the latency of the service.
 //!
-//! A rate limit says how much a client may ask for. It does not know what the service can do now: when a database is
-//! slow for ten seconds, requests pile up until clients give up or the memory is full. An [`AdaptiveLimiter`] bounds
-//! the requests in flight in this process. Its limit follows the latency: it rises while the service is fast, and falls
-//! when requests begin to wait. Requests above the limit are *shed*: the layer rejects them at once, the
-//! [least important](Class) ones first.
+//! A rate limit says how much a client may ask for. It does not know what the service can do now:
+//! when a database is slow for ten seconds, requests pile up until clients give up or the memory is
+//! full. An [`AdaptiveLimiter`] bounds the requests in flight in this process. Its limit follows
+//! the latency: it rises while the service is fast, and falls when requests begin to wait. Requests
+//! above the limit are *shed*: the layer rejects them at once, the [least important](Class) ones
+//! first.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
@@ -33,24 +34,25 @@
 //! | [`Vegas`] | keeps the number of waiting requests between two bounds | requests that all take about the same time |
 //! | [`Aimd`] | falls when the latency exceeds a threshold of yours | services with a target for their latency |
 //!
-//! All of them also lower the limit when more than 5 % of the requests in a [window](AdaptiveLimiterBuilder::window)
-//! give the signal [`Overload`](Signal::Overload).
+//! All of them also lower the limit when more than 5 % of the requests in a
+//! [window](AdaptiveLimiterBuilder::window) give the signal [`Overload`](Signal::Overload).
 //!
 //! # Place the layer
 //!
 //! Either order works:
 //!
-//! - Outside of a [`RateLimitLayer`](crate::RateLimitLayer), a request that is shed is not charged. A client that
-//!   exceeds its quota takes a slot for the short time of its check. The fast 429 of the rate limit does not count as a
-//!   latency.
+//! - Outside of a [`RateLimitLayer`](crate::RateLimitLayer), a request that is shed is not charged.
+//!   A client that exceeds its quota takes a slot for the short time of its check. The fast 429 of
+//!   the rate limit does not count as a latency.
 //! - Inside of it, requests above the quota take no slot. Shed requests are charged, unless
 //!   [`charge_on`](crate::RateLimitBuilder::charge_on) refunds the status 503.
 //!
 //! # No queue
 //!
-//! A request above the limit does not wait for a slot. The service already has a queue: the limit allows some more
-//! requests than the service can work on. A second queue would hold connections and bodies in memory, hide the overload
-//! from clients, and delay requests until their clients have given up. `Retry-After` moves the wait to the client.
+//! A request above the limit does not wait for a slot. The service already has a queue: the limit
+//! allows some more requests than the service can work on. A second queue would hold connections
+//! and bodies in memory, hide the overload from clients, and delay requests until their clients
+//! have given up. `Retry-After` moves the wait to the client.
 
 mod algorithm;
 mod baseline;

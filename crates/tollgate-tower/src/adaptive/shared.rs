@@ -23,7 +23,8 @@ pub(super) struct Shared<R> {
 /// Returns the signal of an outcome. Boxed, as [`FromParts`] is.
 type SignalOf = Box<dyn Fn(&Outcome<'_>) -> Signal + Send + Sync>;
 
-/// The response body of an [`AdaptiveLimit`](super::AdaptiveLimit) service: the body of the inner service, with a slot.
+/// The response body of an [`AdaptiveLimit`](super::AdaptiveLimit) service: the body of the inner
+/// service, with a slot.
 pub type AdaptiveBody<B> = GuardedBody<B, Slot>;
 
 /// Holds the slot of a request while the service works on it.
@@ -76,7 +77,8 @@ impl<R> Shared<R> {
 }
 
 impl<R> HeldSlot<R> {
-    /// Counts a response, and gives the slot to its body. The signal is recorded now, unless the latency goes on.
+    /// Counts a response, and gives the slot to its body. The signal is recorded now, unless the
+    /// latency goes on.
     pub(super) fn complete<B: Body>(self, mut response: Response<B>) -> Response<AdaptiveBody<B>> {
         let Self { mut slot, shared } = self;
         let signal = if shared.signal.is_none() {

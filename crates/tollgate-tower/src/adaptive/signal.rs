@@ -2,16 +2,18 @@ use http::{HeaderMap, StatusCode};
 
 use crate::charge::Outcome;
 
-/// Says what a finished request means for the limit of an [`AdaptiveLimiter`](super::AdaptiveLimiter).
+/// Says what a finished request means for the limit of an
+/// [`AdaptiveLimiter`](super::AdaptiveLimiter).
 ///
-/// [`AdaptiveBuilder::signal`](super::AdaptiveBuilder::signal) chooses it for the outcome of a request.
+/// [`AdaptiveBuilder::signal`](super::AdaptiveBuilder::signal) chooses it for the outcome of a
+/// request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Signal {
     /// The latency of the request counts.
     Success,
-    /// The service, or something that it needs, was overloaded. The limit falls when this happens to more than 5 % of
-    /// the requests in a window.
+    /// The service, or something that it needs, was overloaded. The limit falls when this happens
+    /// to more than 5 % of the requests in a window.
     Overload,
     /// The request does not count, for example because the service did no work for it.
     Ignore,
@@ -35,9 +37,9 @@ impl Signal {
     /// | the request panicked | [`Ignore`](Self::Ignore) |
     /// | the request was cancelled | [`Success`](Self::Success) |
     ///
-    /// A layer does not ask for the signal of a request that panics or is cancelled. The time of such a request counts
-    /// as a latency if it is longer than the mean latency of the last window. So a timeout in an outer layer, which
-    /// cancels the request, counts as a slow request.
+    /// A layer does not ask for the signal of a request that panics or is cancelled. The time of
+    /// such a request counts as a latency if it is longer than the mean latency of the last window.
+    /// So a timeout in an outer layer, which cancels the request, counts as a slow request.
     ///
     /// ```
     /// use http::{Response, StatusCode};

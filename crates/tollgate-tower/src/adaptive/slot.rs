@@ -10,9 +10,9 @@ use crate::{
 
 /// A slot of an [`AdaptiveLimiter`]: a request counts as in flight until its slot is dropped.
 ///
-/// [`AdaptiveLimiter::try_acquire`] returns it. A slot that is dropped without a signal belongs to a request that was
-/// cancelled or has panicked: its time counts as a latency only if it is longer than the mean latency of the last
-/// window.
+/// [`AdaptiveLimiter::try_acquire`] returns it. A slot that is dropped without a signal belongs to
+/// a request that was cancelled or has panicked: its time counts as a latency only if it is longer
+/// than the mean latency of the last window.
 ///
 /// As a [`BodyGuard`], the slot is given back when the body of the response ends.
 #[must_use = "dropping the slot ends the request"]
@@ -29,7 +29,8 @@ impl AdaptiveLimiter {
     ///
     /// # Errors
     ///
-    /// Returns an [`Overload`] when the requests in flight have used up the share of the limit that `class` has.
+    /// Returns an [`Overload`] when the requests in flight have used up the share of the limit that
+    /// `class` has.
     pub fn try_acquire(&self, class: Class) -> Result<Slot, Overload> {
         let in_flight = self.admit(class)?;
         Ok(Slot::new(self.clone(), self.now_us(), in_flight))
@@ -51,9 +52,11 @@ impl Slot {
         self.record(signal);
     }
 
-    /// Counts the latency up to now, and keeps the request in flight. Only the first call has an effect.
+    /// Counts the latency up to now, and keeps the request in flight. Only the first call has an
+    /// effect.
     ///
-    /// Use it when the work of a request goes on after its latency is known: while a stream is sent, for example.
+    /// Use it when the work of a request goes on after its latency is known: while a stream is
+    /// sent, for example.
     pub fn record(&mut self, signal: Signal) {
         if self.is_recorded {
             return;
@@ -103,7 +106,8 @@ impl Drop for Slot {
 impl BodyGuard for Slot {
     fn on_trailers(&mut self, trailers: &HeaderMap) {
         match Signal::of_grpc_status(trailers) {
-            // The head of a gRPC stream says nothing about its success: the overload counts beside the latency.
+            // The head of a gRPC stream says nothing about its success: the overload counts beside
+            // the latency.
             Signal::Overload => {
                 self.is_recorded = true;
                 self.add(self.limiter.now_us(), Signal::Overload);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::signal::Signal;
 
-/// A summary of the requests that ended in one window of time, for a [`LimitAlgorithm`](super::LimitAlgorithm).
+/// A summary of the requests that ended in one window of time, for a
+/// [`LimitAlgorithm`](super::LimitAlgorithm).
 #[derive(Clone, Debug)]
 pub struct SampleWindow {
     pub(super) samples: u64,
@@ -32,8 +33,9 @@ impl SampleWindow {
         }
     }
 
-    /// Returns the mean latency, in whole microseconds. Requests that met an [overload](Signal::Overload) are left out,
-    /// because an error is often fast. `None` when no other request ended.
+    /// Returns the mean latency, in whole microseconds. Requests that met an
+    /// [overload](Signal::Overload) are left out, because an error is often fast. `None` when no
+    /// other request ended.
     #[must_use]
     pub fn latency(&self) -> Option<Duration> {
         self.latency_sum_us
@@ -65,8 +67,8 @@ impl SampleWindow {
         self.overloads * 100 > (self.samples + self.overloads) * OVERLOADED_PERCENT
     }
 
-    /// Returns whether the requests used at least half of the limit, or requests were shed. In any other window, a low
-    /// latency does not show that the service could do more.
+    /// Returns whether the requests used at least half of the limit, or requests were shed. In any
+    /// other window, a low latency does not show that the service could do more.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.has_shed || f64::from(self.in_flight) * 2.0 >= self.limit

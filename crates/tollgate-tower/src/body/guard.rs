@@ -5,12 +5,12 @@ use http::HeaderMap;
 
 /// Follows a response body to its end.
 ///
-/// Implement it to do something when the body of a response ends: log its length, or give a permit back. [`Held`] only
-/// drops a value then, and [`guard_fn`] calls a closure. [`GuardedBody`](crate::body::GuardedBody) wraps a body with a
-/// guard.
+/// Implement it to do something when the body of a response ends: log its length, or give a permit
+/// back. [`Held`] only drops a value then, and [`guard_fn`] calls a closure.
+/// [`GuardedBody`](crate::body::GuardedBody) wraps a body with a guard.
 ///
-/// The methods run while the server polls or drops the body. They must not block. To await something,
-/// spawn a task.
+/// The methods run while the server polls or drops the body. They must not block. To await
+/// something, spawn a task.
 pub trait BodyGuard {
     /// Reads the data of a frame, before the server receives the frame. The default does nothing.
     fn on_data(&mut self, data: &dyn Buf) {
@@ -32,14 +32,15 @@ pub trait BodyGuard {
 pub enum BodyEnd {
     /// The server has taken all frames of the body.
     ///
-    /// The client may not have received them yet: the last ones can be in the buffers of the server and of the network.
+    /// The client may not have received them yet: the last ones can be in the buffers of the server
+    /// and of the network.
     Complete,
     /// The body returned an error, or panicked.
     Failed,
     /// The server dropped the body before its end. Most often the client has disconnected.
     ///
-    /// The server also drops the body of a response to a HEAD request, unless it is empty, because it sends only the
-    /// head.
+    /// The server also drops the body of a response to a HEAD request, unless it is empty, because
+    /// it sends only the head.
     Dropped,
 }
 

@@ -14,11 +14,12 @@ use super::guard::{BodyEnd, BodyGuard};
 pin_project! {
     /// A body that ends a guard when it ends, fails or is dropped. Frames pass unchanged.
     ///
-    /// The guard ends once, and as early as possible: with the last frame, if the body says that no further one
-    /// follows. If the body is dropped before its end, the guard ends after the inner body was dropped. The wrapper
-    /// allocates nothing. Its size hint is that of the inner body.
+    /// The guard ends once, and as early as possible: with the last frame, if the body says that no
+    /// further one follows. If the body is dropped before its end, the guard ends after the inner
+    /// body was dropped. The wrapper allocates nothing. Its size hint is that of the inner body.
     ///
-    /// The [module](crate::body) has an example. To wrap the body of a response, use [`guard_response`].
+    /// The [module](crate::body) has an example. To wrap the body of a response, use
+    /// [`guard_response`].
     pub struct GuardedBody<B, G>
     where
         G: BodyGuard,
@@ -77,8 +78,9 @@ impl<G: BodyGuard> Drop for LastGuard<G> {
 
 /// Wraps the body of a response, and ends `guard` when the body ends, fails or is dropped.
 ///
-/// Unlike [`GuardedBody::new`], it reads `Content-Length`: a server drops a body of known length after its last byte,
-/// without asking for the end of the body. Such a body is [complete](BodyEnd::Complete).
+/// Unlike [`GuardedBody::new`], it reads `Content-Length`: a server drops a body of known length
+/// after its last byte, without asking for the end of the body. Such a body is
+/// [complete](BodyEnd::Complete).
 ///
 /// ```
 /// use http::Response;
@@ -99,7 +101,8 @@ pub fn guard_response<B: Body, G: BodyGuard>(
 ) -> Response<GuardedBody<B, G>> {
     let length = response.headers().get(header::CONTENT_LENGTH);
     let missing = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    // A response to HEAD announces a length that its body does not have: no byte has to pass before the end.
+    // A response to HEAD announces a length that its body does not have: no byte has to pass before
+    // the end.
     let missing = missing.filter(|&missing| missing > 0);
     response.map(|body| {
         let mut body = GuardedBody::new(body, guard);

@@ -1,8 +1,8 @@
 //! Response bodies that report how they ended.
 //!
-//! A response is not over when its head is sent: the body may be a file, a stream of events, or a gRPC stream. A
-//! [`GuardedBody`] holds a [`BodyGuard`] for as long as the body lives, and reports to the guard, once, how the body
-//! ended. Frames and trailers pass unchanged.
+//! A response is not over when its head is sent: the body may be a file, a stream of events, or a
+//! gRPC stream. A [`GuardedBody`] holds a [`BodyGuard`] for as long as the body lives, and reports
+//! to the guard, once, how the body ended. Frames and trailers pass unchanged.
 //!
 //! ```
 //! use bytes::Buf;

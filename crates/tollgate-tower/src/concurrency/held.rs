@@ -15,7 +15,8 @@ use tollgate::permits::{ConcurrencyLimiter, Lost, OnLoss, Permit};
 
 use crate::body::{BodyEnd, BodyGuard, GuardedBody, guard_response};
 
-/// Holds the permit of a request. Dropping it gives the permit back, once its [`Watch`] is dropped too.
+/// Holds the permit of a request. Dropping it gives the permit back, once its [`Watch`] is dropped
+/// too.
 pub(super) enum HeldPermit {
     Own { _permit: Permit },
     Watched { _permit: Arc<Permit> },
@@ -57,9 +58,9 @@ impl BodyGuard for HeldPermit {
 pin_project! {
     /// A body that holds a permit until it ends, fails or is dropped. Frames pass unchanged.
     ///
-    /// If the permit is lost and the limit has the option [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel), the
-    /// inner body is dropped, and this body fails with [`Lost`](tollgate::permits::Lost). Passing a frame allocates
-    /// nothing.
+    /// If the permit is lost and the limit has the option
+    /// [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel), the inner body is dropped, and this
+    /// body fails with [`Lost`](tollgate::permits::Lost). Passing a frame allocates nothing.
     pub struct PermitBody<B> {
         // `None` once the permit is lost.
         #[pin]

@@ -25,9 +25,10 @@ use crate::{
 /// Limits how many requests of each key a service works on at the same time.
 ///
 /// Each request takes a permit of a [`ConcurrencyLimiter`]. It waits for a permit for up to the
-/// [longest wait](tollgate::permits::Concurrency::wait) of the limit, which is 0 by default. The number of waiting
-/// requests is [bounded](tollgate::permits::Concurrency::max_waiting). A request that is dropped leaves the queue. The
-/// body of the response is a [`PermitBody`](super::PermitBody) around the body of the service. The
+/// [longest wait](tollgate::permits::Concurrency::wait) of the limit, which is 0 by default. The
+/// number of waiting requests is [bounded](tollgate::permits::Concurrency::max_waiting). A request
+/// that is dropped leaves the queue. The body of the response is a
+/// [`PermitBody`](super::PermitBody) around the body of the service. The
 /// [module](crate::concurrency) has an example.
 ///
 /// The layer reads the body of a rejected request [as a `RateLimitLayer`
@@ -196,31 +197,33 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// Responds to a request that gets no permit with 503 instead of 429, and with the problem type
     /// `temporary-reduced-capacity`.
     ///
-    /// Use it for a limit that all clients share, such as one by [`Global`](crate::key::Global): the client has done
-    /// nothing wrong.
+    /// Use it for a limit that all clients share, such as one by [`Global`](crate::key::Global):
+    /// the client has done nothing wrong.
     pub fn service_unavailable(mut self) -> Self {
         self.is_unavailable = true;
         self
     }
 
-    /// Sets whether responses carry the headers `RateLimit-Policy` and `RateLimit`. The default is `true`.
+    /// Sets whether responses carry the headers `RateLimit-Policy` and `RateLimit`. The default is
+    /// `true`.
     ///
-    /// The headers have the syntax of [`HeaderFormat::Ietf08`](crate::HeaderFormat::Ietf08), with the unit
-    /// `concurrent-requests`. Turn them off around a layer with the format `Ietf07` or `Ietf06`, because a client
-    /// cannot parse a mixture.
+    /// The headers have the syntax of [`HeaderFormat::Ietf08`](crate::HeaderFormat::Ietf08), with
+    /// the unit `concurrent-requests`. Turn them off around a layer with the format `Ietf07` or
+    /// `Ietf06`, because a client cannot parse a mixture.
     pub fn headers(mut self, has_headers: bool) -> Self {
         self.has_headers = has_headers;
         self
     }
 
-    /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come back together. The
-    /// default is 0.
+    /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come
+    /// back together. The default is 0.
     pub fn retry_jitter(mut self, max: Duration) -> Self {
         self.gate.retry_jitter = max;
         self
     }
 
-    /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries them.
+    /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries
+    /// them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
         self.gate.labels = labels;
         self

@@ -1,7 +1,8 @@
 //! Limits requests at the same time, over all replicas.
 //!
-//! A [`ConcurrencyLayer`] takes a permit of a [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter) before it
-//! calls the service. It gives the permit back when the body of the response ends, fails or is dropped. So a stream
+//! A [`ConcurrencyLayer`] takes a permit of a
+//! [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter) before it calls the service. It
+//! gives the permit back when the body of the response ends, fails or is dropped. So a stream
 //! counts for as long as it lives.
 //!
 //! ```
@@ -31,27 +32,29 @@
 //!
 //! # Place the layer
 //!
-//! The layer works with and without a rate limit. To limit the requests of one process by the latency of the service,
-//! use an [`AdaptiveLayer`](crate::adaptive::AdaptiveLayer) instead.
+//! The layer works with and without a rate limit. To limit the requests of one process by the
+//! latency of the service, use an [`AdaptiveLayer`](crate::adaptive::AdaptiveLayer) instead.
 //!
 //! Place it outside of a [`RateLimitLayer`](crate::RateLimitLayer) or a
-//! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request that gets no permit is then not
-//! charged, and a request that the rate limit denies gives its permit back with its response. In the other order,
-//! requests that get no permit are charged.
+//! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request that gets no
+//! permit is then not charged, and a request that the rate limit denies gives its permit back with
+//! its response. In the other order, requests that get no permit are charged.
 //!
 //! # Status
 //!
-//! The response to a request that gets no permit is 429, because too many requests of its key are in flight. If all
-//! requests share a key, the limit protects the service: choose 503 with
-//! [`service_unavailable`](ConcurrencyBuilder::service_unavailable). In both cases `Retry-After` is an
-//! [estimate](tollgate::permits::PermitDenied::retry_after), because nobody knows when other requests end.
+//! The response to a request that gets no permit is 429, because too many requests of its key are
+//! in flight. If all requests share a key, the limit protects the service: choose 503 with
+//! [`service_unavailable`](ConcurrencyBuilder::service_unavailable). In both cases `Retry-After` is
+//! an [estimate](tollgate::permits::PermitDenied::retry_after), because nobody knows when other
+//! requests end.
 //!
 //! # Lost permits
 //!
-//! A permit is lost when the store could not be reached for the whole [life](tollgate::permits::Concurrency::with_life) of
-//! the permit. With [`OnLoss::Finish`](tollgate::permits::OnLoss::Finish), the default, the request goes on. With
-//! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) it ends: before the response, the future of the service is
-//! dropped, and the client receives 503. Later, the body ends with an error.
+//! A permit is lost when the store could not be reached for the whole
+//! [life](tollgate::permits::Concurrency::with_life) of the permit. With
+//! [`OnLoss::Finish`](tollgate::permits::OnLoss::Finish), the default, the request goes on. With
+//! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) it ends: before the response, the future
+//! of the service is dropped, and the client receives 503. Later, the body ends with an error.
 
 mod held;
 mod layer;

@@ -89,7 +89,8 @@ impl<K, R> Shared<K, R> {
                     .as_ref()
                     .map_or(HeaderUpdate::EMPTY, |headers| headers.update(remaining));
                 let (permit, watch) = held::hold(&self.limiter, permit);
-                // A request whose permit is lost is answered after its head has gone to the service.
+                // A request whose permit is lost is answered after its head has gone to the
+                // service.
                 let revocation = watch.is_some().then(|| {
                     Box::new(Revocation {
                         shared: Arc::clone(self),

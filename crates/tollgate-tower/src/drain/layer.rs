@@ -13,10 +13,10 @@ use super::{PLACES, is_held_back, read};
 
 /// Reads the rest of request bodies that the service inside of it drops before their end.
 ///
-/// Place it **outside** of everything that responds before the body was read: a handler that checks a
-/// [`HandlerLimiter`](crate::HandlerLimiter), an interceptor of tonic, a layer of another crate. The layers of this
-/// crate need it only for a body that is no `axum::body::Body` and no `tonic::body::Body`. The [module](crate::drain)
-/// says how much it reads, and why.
+/// Place it **outside** of everything that responds before the body was read: a handler that checks
+/// a [`HandlerLimiter`](crate::HandlerLimiter), an interceptor of tonic, a layer of another crate.
+/// The layers of this crate need it only for a body that is no `axum::body::Body` and no
+/// `tonic::body::Body`. The [module](crate::drain) says how much it reads, and why.
 ///
 /// ```
 /// use axum::{Router, body::Body, extract::{Request, State}, response::{IntoResponse, Response}, routing::put};
@@ -112,8 +112,8 @@ where
     }
 }
 
-/// A request body whose rest is read when it is dropped before its end. [`DrainLayer`](crate::drain::DrainLayer)
-/// creates it.
+/// A request body whose rest is read when it is dropped before its end.
+/// [`DrainLayer`](crate::drain::DrainLayer) creates it.
 ///
 /// The frames pass unchanged, trailers included.
 pub struct DrainBody<B: Body + Send + Unpin + 'static> {

@@ -1,33 +1,33 @@
 //! Reads the rest of request bodies that nobody else reads.
 //!
-//! A limit, an interceptor or a handler may respond to a request before its body was read. The server then has to end
-//! the body early, which has side effects:
+//! A limit, an interceptor or a handler may respond to a request before its body was read. The
+//! server then has to end the body early, which has side effects:
 //!
 //! - Over HTTP/1.1 it closes the connection. A proxy may already have sent its next request on it.
-//! - Over HTTP/2 it resets the stream. A client that is still sending, such as curl or httpx, then reports the reset
-//!   and not the response. The crate h2 (from 0.4.16 on) also counts each further frame of less than 256 bytes against
-//!   a budget of the connection. When the budget is spent, the connection ends with `ENHANCE_YOUR_CALM`, and all its
-//!   calls fail.
+//! - Over HTTP/2 it resets the stream. A client that is still sending, such as curl or httpx, then
+//!   reports the reset and not the response. The crate h2 (from 0.4.16 on) also counts each further
+//!   frame of less than 256 bytes against a budget of the connection. When the budget is spent, the
+//!   connection ends with `ENHANCE_YOUR_CALM`, and all its calls fail.
 //!
-//! When a layer of this crate rejects a request, it reads the rest of the body itself, if the body is an
-//! `axum::body::Body` or a `tonic::body::Body`. A [`DrainLayer`] does it for everything inside of it, and for every
-//! type of body.
+//! When a layer of this crate rejects a request, it reads the rest of the body itself, if the body
+//! is an `axum::body::Body` or a `tonic::body::Body`. A [`DrainLayer`] does it for everything
+//! inside of it, and for every type of body.
 //!
-//! The response never waits for the body. The rest is read in the background and discarded: up to 16 MiB of each body,
-//! for up to 2 s. At most 4096 bodies are read in this way at the same time in a process. A client may stop sending
-//! when it has the response.
+//! The response never waits for the body. The rest is read in the background and discarded: up to
+//! 16 MiB of each body, for up to 2 s. At most 4096 bodies are read in this way at the same time in
+//! a process. A client may stop sending when it has the response.
 //!
-//! Beyond these bounds the body is dropped, and the server ends it as above. A body is dropped at once if the client
-//! holds it back with `Expect: 100-continue`, or outside of a tokio runtime.
+//! Beyond these bounds the body is dropped, and the server ends it as above. A body is dropped at
+//! once if the client holds it back with `Expect: 100-continue`, or outside of a tokio runtime.
 //!
 //! # The runtime needs its timers
 //!
-//! `enable_time`, `enable_all` and `#[tokio::main]` start the timers. tokio's `sleep` panics in a runtime without
-//! timers, and the layer cannot know whether a runtime has them. A body that has not arrived with its request is read
-//! in a task. Without timers, this task panics at its start:
+//! `enable_time`, `enable_all` and `#[tokio::main]` start the timers. tokio's `sleep` panics in a
+//! runtime without timers, and the layer cannot know whether a runtime has them. A body that has
+//! not arrived with its request is read in a task. Without timers, this task panics at its start:
 //!
-//! - tokio catches the panic. The body is dropped, and the server ends it as above. Nothing else fails. The panic hook
-//!   prints a message for each such body.
+//! - tokio catches the panic. The body is dropped, and the server ends it as above. Nothing else
+//!   fails. The panic hook prints a message for each such body.
 //! - In a program that is compiled with `panic = "abort"`, the first such body ends the process.
 //!
 //! Bodies that have arrived with their requests need no timer.
@@ -51,19 +51,21 @@ use tokio::{runtime::Handle, time::sleep};
 pub use self::layer::DrainLayer;
 pub use layer::{Drain, DrainBody};
 
-/// The number of bytes that are read at most. What is read is not kept, so that the window of the connection is not taken from
-/// its other streams.
+/// The number of bytes that are read at most. What is read is not kept, so that the window of the
+/// connection is not taken from its other streams.
 const MAX_LENGTH: u64 = 16 * 1024 * 1024;
 
 /// The longest time for which a body is read.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// Limits the bodies that are read at the same time in this process, because each takes some memory.
+/// Limits the bodies that are read at the same time in this process, because each takes some
+/// memory.
 static PLACES: Places = Places::new(4096);
 
 /// Takes the body of a rejected request, and reads it to its end.
 ///
-/// It reads the bodies of axum and tonic. It drops a body of another type, which need not be [`Send`].
+/// It reads the bodies of axum and tonic. It drops a body of another type, which need not be
+/// [`Send`].
 #[inline]
 #[cfg_attr(
     not(any(feature = "axum", feature = "tonic")),
@@ -110,7 +112,8 @@ fn read<B: Body + Send + Unpin + 'static>(is_held_back: bool, body: B, places: &
         && let Some(place) = places.take()
     {
         runtime.spawn(async move {
-            // Started in the task: `sleep` panics in a runtime without timers, and the caller must not.
+            // Started in the task: `sleep` panics in a runtime without timers, and the caller must
+            // not.
             rest.end(sleep(MAX_TIME)).await;
             drop(place);
         });
@@ -182,7 +185,8 @@ impl<B: Body + Unpin> Rest<B> {
         Poll::Ready(())
     }
 
-    /// Reads on until the body ends, fails or is too long, or until the time limit. Then it drops the body.
+    /// Reads on until the body ends, fails or is too long, or until the time limit. Then it drops
+    /// the body.
     async fn end(mut self, limit: impl Future<Output = ()>) {
         let mut limit = pin!(limit);
         poll_fn(|cx| {

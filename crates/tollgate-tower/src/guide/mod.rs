@@ -1,4 +1,5 @@
-//! Explains rate limits in HTTP services and clients. Each page answers one question, example first.
+//! Explains rate limits in HTTP services and clients. Each page answers one question, example
+//! first.
 //!
 //! | question | page |
 //! |---|---|
@@ -8,13 +9,13 @@
 //! | How do I test my service, its limits and its outages? | [Testing your service](testing_your_service) |
 //! | How do I name the type of a layer in a field, or as the result of a function? | [Types to write down](types_to_write_down) |
 //!
-//! Read the [guide of `tollgate`](tollgate::guide) first. It is about whether to use these crates at all, algorithms,
-//! outages, and settings for production.
+//! Read the [guide of `tollgate`](tollgate::guide) first. It is about whether to use these crates
+//! at all, algorithms, outages, and settings for production.
 //!
 //! The modules of the guide contain no code.
 
-// Each page ends with its links, for readers of the repository. `links.md` has the same labels for rustdoc, which takes the
-// first of two definitions.
+// Each page ends with its links, for readers of the repository. `links.md` has the same labels for
+// rustdoc, which takes the first of two definitions.
 #[doc = include_str!("links.md")]
 #[doc = include_str!("keys_and_proxies.md")]
 pub mod keys_and_proxies {}

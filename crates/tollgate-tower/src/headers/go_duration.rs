@@ -35,8 +35,8 @@ pub(super) fn value(duration: Duration) -> HeaderValue {
     text.finish()
 }
 
-/// Parses a duration of one or more numbers, each with a unit: `1h2m3.5s`, `250ms`, `80µs`. Returns `None` for any
-/// other text, such as one with a sign.
+/// Parses a duration of one or more numbers, each with a unit: `1h2m3.5s`, `250ms`, `80µs`. Returns
+/// `None` for any other text, such as one with a sign.
 pub(crate) fn parse(mut text: &str) -> Option<Duration> {
     let mut sum = Duration::ZERO;
     if text.is_empty() || text.len() > 64 {

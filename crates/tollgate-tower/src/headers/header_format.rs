@@ -6,18 +6,21 @@ use super::text::{QuotaUnit, round_up, since_epoch};
 
 /// Selects the names and the syntax of the rate limit headers.
 ///
-/// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. `OpenAi` and
-/// `Anthropic` describe one policy for each unit. In the other formats each header has one value. They describe the
-/// [strictest](tollgate::Decision::strictest) policy: the one with the longest wait, or else the one closest to exhaustion.
+/// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy.
+/// `OpenAi` and `Anthropic` describe one policy for each unit. In the other formats each header has
+/// one value. They describe the [strictest](tollgate::Decision::strictest) policy: the one with the
+/// longest wait, or else the one closest to exhaustion.
 /// [`header_formats`](crate::RateLimitBuilder::header_formats) combines formats.
 ///
-/// The limit that a header reports is the burst: the most units that can remain. If it were the amount, a quota of 20
-/// with a burst of 40 would report `limit=20, remaining=39`. The policy lists of `Ietf07`, `Ietf06` and `Envoy03` name
-/// the amount and the period, and the burst where it differs: `20;w=1;burst=40`.
+/// The limit that a header reports is the burst: the most units that can remain. If it were the
+/// amount, a quota of 20 with a burst of 40 would report `limit=20, remaining=39`. The policy lists
+/// of `Ietf07`, `Ietf06` and `Envoy03` name the amount and the period, and the burst where it
+/// differs: `20;w=1;burst=40`.
 ///
-/// Stacked layers with the same format combine their headers. So does a layer around a service that sets headers of
-/// this format itself. Lists grow. Of single values, those of the stricter layer stay. A layer replaces headers of
-/// another format from inside where the names are equal, because a client cannot parse a mixture.
+/// Stacked layers with the same format combine their headers. So does a layer around a service that
+/// sets headers of this format itself. Lists grow. Of single values, those of the stricter layer
+/// stay. A layer replaces headers of another format from inside where the names are equal, because
+/// a client cannot parse a mixture.
 ///
 /// The `Ietf` formats follow draft-ietf-httpapi-ratelimit-headers. It is an Internet-Draft, not a
 /// standard, and its syntax changes between revisions.
@@ -47,11 +50,12 @@ pub enum HeaderFormat {
     /// RateLimit: "burst";r=7;t=1, "day";r=49120;t=2
     /// ```
     ///
-    /// `q` is the amount of the quota and `w` its period. With a burst above the amount, `q` is the burst and `w` the
-    /// time in which it accrues: 5 per second with a burst of 10 is `q=10;w=2`. So `r`, the number of remaining units,
-    /// is never above `q`, and `q` in `w` seconds is still the rate. The draft has no parameter for a burst. `w` is in
-    /// seconds, rounded up: a period below one second is written as one second. `t` is the time in seconds until there
-    /// are more units.
+    /// `q` is the amount of the quota and `w` its period. With a burst above the amount, `q` is the
+    /// burst and `w` the time in which it accrues: 5 per second with a burst of 10 is `q=10;w=2`.
+    /// So `r`, the number of remaining units, is never above `q`, and `q` in `w` seconds is still
+    /// the rate. The draft has no parameter for a burst. `w` is in seconds, rounded up: a period
+    /// below one second is written as one second. `t` is the time in seconds until there are more
+    /// units.
     #[default]
     Ietf08,
     /// Follows revision 07: `RateLimit-Policy: 20;w=1, 50000;w=86400` and
@@ -79,25 +83,27 @@ pub enum HeaderFormat {
     /// x-ratelimit-resource: core
     /// ```
     ///
-    /// The limit is the burst, and the resource is the name of the policy. The reset is the time at which there are
-    /// more units, in seconds since the Unix epoch.
+    /// The limit is the burst, and the resource is the name of the policy. The reset is the time at
+    /// which there are more units, in seconds since the Unix epoch.
     ///
     /// Source: [Rate limits for the REST
     /// API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
     GitHub,
-    /// Follows Spring Cloud Gateway: `X-RateLimit-Remaining`, `X-RateLimit-Replenish-Rate` (units per
-    /// second, rounded down), `X-RateLimit-Burst-Capacity` and `X-RateLimit-Requested-Tokens` (the
-    /// cost).
+    /// Follows Spring Cloud Gateway: `X-RateLimit-Remaining`, `X-RateLimit-Replenish-Rate` (units
+    /// per second, rounded down), `X-RateLimit-Burst-Capacity` and `X-RateLimit-Requested-Tokens`
+    /// (the cost).
     Spring,
     /// Writes `X-RateLimit-Limit` (the burst) and `X-RateLimit-Remaining`. A denial also carries
     /// `X-RateLimit-Retry-After`, with the same seconds as `Retry-After`.
     RetryAfter,
-    /// Follows the crate `tower_governor`: as [`RetryAfter`](Self::RetryAfter), but a denial carries `X-RateLimit-After`.
+    /// Follows the crate `tower_governor`: as [`RetryAfter`](Self::RetryAfter), but a denial
+    /// carries `X-RateLimit-After`.
     ///
-    /// That crate marks requests that it does not limit with `X-RateLimit-Whitelisted`. Here the response to an
-    /// [exempt](crate::RateLimitBuilder::exempt) request has no such header.
+    /// That crate marks requests that it does not limit with `X-RateLimit-Whitelisted`. Here the
+    /// response to an [exempt](crate::RateLimitBuilder::exempt) request has no such header.
     TowerGovernor,
-    /// Follows the API of OpenAI: a limit, the remaining units and a reset for requests, and the same for tokens.
+    /// Follows the API of OpenAI: a limit, the remaining units and a reset for requests, and the
+    /// same for tokens.
     ///
     /// ```text
     /// x-ratelimit-limit-requests: 60
@@ -108,21 +114,24 @@ pub enum HeaderFormat {
     /// x-ratelimit-reset-tokens: 6m0s
     /// ```
     ///
-    /// The limit is the burst. The reset is the time until the whole burst is available, in the form of Go's
-    /// `time.Duration`: `12ms`, `6m0s`, `1h2m3s`. It is rounded up, to milliseconds below one second and to seconds
-    /// above. A denial also carries `retry-after-ms`: the wait in milliseconds. The clients of OpenAI and Azure prefer
-    /// it to `Retry-After`.
+    /// The limit is the burst. The reset is the time until the whole burst is available, in the
+    /// form of Go's `time.Duration`: `12ms`, `6m0s`, `1h2m3s`. It is rounded up, to milliseconds
+    /// below one second and to seconds above. A denial also carries `retry-after-ms`: the wait in
+    /// milliseconds. The clients of OpenAI and Azure prefer it to `Retry-After`.
     ///
-    /// Policies that count [`REQUESTS`](crate::QuotaUnit::REQUESTS) and [`TOKENS`](crate::QuotaUnit::TOKENS) appear.
-    /// Set the units with [`quota_units`](crate::RateLimitBuilder::quota_units). Of several policies with one unit, the
-    /// most restrictive one appears: the one with the longest wait, or else the one with the fewest remaining units.
-    /// Policies with other units do not appear.
+    /// Policies that count [`REQUESTS`](crate::QuotaUnit::REQUESTS) and
+    /// [`TOKENS`](crate::QuotaUnit::TOKENS) appear. Set the units with
+    /// [`quota_units`](crate::RateLimitBuilder::quota_units). Of several policies with one unit,
+    /// the most restrictive one appears: the one with the longest wait, or else the one with the
+    /// fewest remaining units. Policies with other units do not appear.
     ///
-    /// Sources: [Rate limits in headers](https://developers.openai.com/api/docs/guides/rate-limits) of OpenAI, and
-    /// [`retry-after-ms`](https://learn.microsoft.com/azure/ai-services/openai/how-to/quota) of Azure.
+    /// Sources: [Rate limits in headers](https://developers.openai.com/api/docs/guides/rate-limits)
+    /// of OpenAI, and
+    /// [`retry-after-ms`](https://learn.microsoft.com/azure/ai-services/openai/how-to/quota) of
+    /// Azure.
     OpenAi,
-    /// Follows the API of Anthropic: a limit, the remaining units and a reset for requests, tokens, input tokens and
-    /// output tokens.
+    /// Follows the API of Anthropic: a limit, the remaining units and a reset for requests, tokens,
+    /// input tokens and output tokens.
     ///
     /// ```text
     /// anthropic-ratelimit-requests-limit: 1000
@@ -133,22 +142,26 @@ pub enum HeaderFormat {
     /// anthropic-ratelimit-input-tokens-reset: 2026-08-21T12:41:30Z
     /// ```
     ///
-    /// The limit is the burst. The reset is the instant at which the whole burst is available, by the clock of this
-    /// machine, in UTC and in the form of [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339). It is rounded up to
-    /// seconds. Anthropic rounds the remaining tokens to thousands. This format writes them exactly.
+    /// The limit is the burst. The reset is the instant at which the whole burst is available, by
+    /// the clock of this machine, in UTC and in the form of [RFC
+    /// 3339](https://www.rfc-editor.org/rfc/rfc3339). It is rounded up to seconds. Anthropic rounds
+    /// the remaining tokens to thousands. This format writes them exactly.
     ///
-    /// Policies that count [`REQUESTS`](crate::QuotaUnit::REQUESTS), [`TOKENS`](crate::QuotaUnit::TOKENS),
-    /// [`INPUT_TOKENS`](crate::QuotaUnit::INPUT_TOKENS) and [`OUTPUT_TOKENS`](crate::QuotaUnit::OUTPUT_TOKENS) appear,
-    /// one for each unit as in [`OpenAi`](Self::OpenAi).
+    /// Policies that count [`REQUESTS`](crate::QuotaUnit::REQUESTS),
+    /// [`TOKENS`](crate::QuotaUnit::TOKENS), [`INPUT_TOKENS`](crate::QuotaUnit::INPUT_TOKENS) and
+    /// [`OUTPUT_TOKENS`](crate::QuotaUnit::OUTPUT_TOKENS) appear, one for each unit as in
+    /// [`OpenAi`](Self::OpenAi).
     ///
-    /// Source: [Response headers](https://platform.claude.com/docs/en/api/rate-limits#response-headers) of Anthropic.
+    /// Source: [Response
+    /// headers](https://platform.claude.com/docs/en/api/rate-limits#response-headers) of Anthropic.
     Anthropic,
     /// Writes `Retry-After` on denials and no other header.
     ///
-    /// Use it where the client may be an attacker: for log-ins, password resets and codes. Rate limit headers name the
-    /// policies and count down, so a guesser sees which limit to go around, and when to change the user. The problem
-    /// document names the policies, too: use this format together with [`Empty`](crate::rejection::Empty), or with a
-    /// response of your own. Everywhere else, send the headers: clients that see their limits can keep to them.
+    /// Use it where the client may be an attacker: for log-ins, password resets and codes. Rate
+    /// limit headers name the policies and count down, so a guesser sees which limit to go around,
+    /// and when to change the user. The problem document names the policies, too: use this format
+    /// together with [`Empty`](crate::rejection::Empty), or with a response of your own. Everywhere
+    /// else, send the headers: clients that see their limits can keep to them.
     None,
 }
 
@@ -189,7 +202,8 @@ pub(super) enum Number {
     LimitAndQuotas,
 }
 
-/// The names of the headers of a format, and what each of them reports behind those that say when to come back.
+/// The names of the headers of a format, and what each of them reports behind those that say when
+/// to come back.
 type Row = (&'static str, &'static [Number]);
 
 impl HeaderFormat {
@@ -207,8 +221,8 @@ impl HeaderFormat {
         self.joined_names().split(", ").map(HeaderName::from_static)
     }
 
-    /// Returns the row of the format. The lists of the default format and the groups of the formats with units are not
-    /// numbers of one policy.
+    /// Returns the row of the format. The lists of the default format and the groups of the formats
+    /// with units are not numbers of one policy.
     const fn row(self) -> Row {
         use Number::{
             Cost, Limit, LimitAndQuotas, Quotas, Rate, Remaining, Reset, Resource, State, Used,
@@ -328,7 +342,8 @@ impl ResetFormat {
     fn value_at(self, now: Duration, wait: Duration) -> u64 {
         match self {
             Self::Seconds => round_up(wait),
-            // Rounded once: the sum of two rounded times would be up to one second later than `Retry-After`.
+            // Rounded once: the sum of two rounded times would be up to one second later than
+            // `Retry-After`.
             Self::Epoch => round_up(now.saturating_add(wait)),
         }
     }
@@ -341,8 +356,8 @@ pub(crate) struct HeaderFormats {
     formats: [HeaderFormat; MAX_FORMATS],
 }
 
-/// The most formats without a common header: one with `RateLimit`, one with `X-RateLimit`, and one for each service of
-/// language models.
+/// The most formats without a common header: one with `RateLimit`, one with `X-RateLimit`, and one
+/// for each service of language models.
 const MAX_FORMATS: usize = 4;
 
 impl HeaderFormats {

@@ -35,11 +35,13 @@ struct HeaderLines {
     format: HeaderFormat,
     lines: Vec<(HeaderName, HeaderValue)>,
     remaining: u64,
-    /// The time until the limit is full again, where the format has that. Else it is that until there are more units.
+    /// The time until the limit is full again, where the format has that. Else it is that until
+    /// there are more units.
     reset: Option<Duration>,
 }
 
-/// Stores what the headers of one response report besides the decision. All of its headers report the same.
+/// Stores what the headers of one response report besides the decision. All of its headers report
+/// the same.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ResponseDetails {
     /// A random addition to the time at which the client comes back.

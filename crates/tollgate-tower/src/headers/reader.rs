@@ -1,4 +1,5 @@
-//! Reads the headers of a response: those of an inner layer or of the service, and those of a remote server.
+//! Reads the headers of a response: those of an inner layer or of the service, and those of a
+//! remote server.
 
 use std::{
     borrow::Cow,
@@ -32,7 +33,8 @@ pub(crate) fn read(headers: &HeaderMap, remaining: &str, reset: &str) -> Option<
     })
 }
 
-/// Parses the time until a reset: a number of seconds, a duration as Go writes it, or an instant of RFC 3339.
+/// Parses the time until a reset: a number of seconds, a duration as Go writes it, or an instant of
+/// RFC 3339.
 fn parse_reset(text: &str) -> Option<Duration> {
     let instant = || Some(timestamp::parse(text)?.saturating_sub(since_epoch()));
     parse_number(text)
@@ -41,7 +43,8 @@ fn parse_reset(text: &str) -> Option<Duration> {
         .or_else(instant)
 }
 
-/// Converts a reset time in seconds to a delay. Servers write either seconds from now or seconds since the Unix epoch.
+/// Converts a reset time in seconds to a delay. Servers write either seconds from now or seconds
+/// since the Unix epoch.
 pub(super) fn from_now(reset: u64) -> Duration {
     let reset = Duration::from_secs(reset);
     // A delay of more than 30 years must be a time since the epoch.
@@ -52,7 +55,8 @@ pub(super) fn from_now(reset: u64) -> Duration {
     }
 }
 
-/// Parses a number of at most 15 digits, as RFC 9651 limits integers. `str::parse` would also accept a sign.
+/// Parses a number of at most 15 digits, as RFC 9651 limits integers. `str::parse` would also
+/// accept a sign.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
     let is_number =
         (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -64,7 +68,8 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER).and_then(parse_retry_after)
 }
 
-/// Parses the delay of a `Retry-After`: a number of any length, or a date (RFC 9110, section 10.2.3).
+/// Parses the delay of a `Retry-After`: a number of any length, or a date (RFC 9110, section
+/// 10.2.3).
 pub(super) fn parse_retry_after(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -74,7 +79,8 @@ pub(super) fn parse_retry_after(value: &HeaderValue) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-/// Returns the milliseconds of `retry-after-ms`. Clients read fractions of a millisecond, which are ignored here.
+/// Returns the milliseconds of `retry-after-ms`. Clients read fractions of a millisecond, which are
+/// ignored here.
 pub(crate) fn retry_after_millis(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RETRY_AFTER_MS)?.to_str().ok()?.trim();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -141,19 +147,21 @@ impl<'a> Members<'a> {
         self.are_named() && self.iter().all(|member| member.remaining.is_some())
     }
 
-    /// Returns whether this may be the value of `RateLimit-Policy` since revision 08: names with quotas.
+    /// Returns whether this may be the value of `RateLimit-Policy` since revision 08: names with
+    /// quotas.
     pub(super) fn are_policies(&self) -> bool {
         self.are_named() && self.iter().all(|member| member.quota.is_some())
     }
 
-    /// Returns whether this may be the value of `RateLimit-Policy` before revision 08: quotas with windows.
+    /// Returns whether this may be the value of `RateLimit-Policy` before revision 08: quotas with
+    /// windows.
     pub(super) fn are_quotas(&self) -> bool {
         self.iter()
             .all(|member| member.name.is_none() && member.window.is_some())
     }
 
-    /// Returns whether this may be the value of `X-RateLimit-Limit` in the format of Envoy: a limit, and then quotas with
-    /// windows.
+    /// Returns whether this may be the value of `X-RateLimit-Limit` in the format of Envoy: a
+    /// limit, and then quotas with windows.
     pub(super) fn are_limit_and_quotas(&self) -> bool {
         self.0.split_first().is_some_and(|(limit, quotas)| {
             limit.name.is_none()

@@ -1,7 +1,9 @@
-//! Adds the headers of a layer to those that the response has already: of an inner layer, or of the service.
+//! Adds the headers of a layer to those that the response has already: of an inner layer, or of the
+//! service.
 //!
-//! Headers of the same format are combined: lists grow, and of single values the stricter ones stay. Headers of another
-//! format are replaced, because a mixture of two formats is a value that no client can parse.
+//! Headers of the same format are combined: lists grow, and of single values the stricter ones
+//! stay. Headers of another format are replaced, because a mixture of two formats is a value that
+//! no client can parse.
 
 use std::time::Duration;
 
@@ -49,7 +51,8 @@ fn strictness_inside(headers: &HeaderMap, own: &HeaderLines) -> Option<Strictnes
     Some(Strictness::new(inside.remaining, wait))
 }
 
-/// Adds the lists of the default format. A name stands once in each list: of two states, the stricter one stays.
+/// Adds the lists of the default format. A name stands once in each list: of two states, the
+/// stricter one stays.
 #[cold]
 pub(super) fn add_lists(policies: HeaderValue, states: HeaderValue, headers: &mut HeaderMap) {
     let (policies, states) =
@@ -58,7 +61,8 @@ pub(super) fn add_lists(policies: HeaderValue, states: HeaderValue, headers: &mu
     headers.insert(RATELIMIT, states);
 }
 
-/// Returns the lists of the response with those of the layer. Returns `None` when the response has none of the format.
+/// Returns the lists of the response with those of the layer. Returns `None` when the response has
+/// none of the format.
 fn combined_lists(
     policies: &HeaderValue,
     states: &HeaderValue,
@@ -104,14 +108,16 @@ fn has_name(member: &[u8], names: &[&str]) -> bool {
     })
 }
 
-/// Adds single values, which stay or go as a whole. `until_more` is the wait of the layer in seconds.
+/// Adds single values, which stay or go as a whole. `until_more` is the wait of the layer in
+/// seconds.
 #[cold]
 pub(super) fn add_lines(own: HeaderLines, until_more: u64, headers: &mut HeaderMap) {
     let ours = Strictness::new(
         own.remaining,
         own.reset.unwrap_or(Duration::from_secs(until_more)),
     );
-    // These formats have no reset, so the wait inside is `Retry-After`, and an inner layer may have taken it from this one.
+    // These formats have no reset, so the wait inside is `Retry-After`, and an inner layer may have
+    // taken it from this one.
     let may_be_ours = ours.waits()
         && matches!(
             own.format,
@@ -150,14 +156,16 @@ pub(super) fn add_lines(own: HeaderLines, until_more: u64, headers: &mut HeaderM
     }
 }
 
-/// Returns the quotas of the response with those of the layer. `None` when the response has none of these formats.
+/// Returns the quotas of the response with those of the layer. `None` when the response has none of
+/// these formats.
 fn joined_quotas(own: &HeaderValue, headers: &HeaderMap) -> Option<HeaderValue> {
     let inner = lines_of(headers, &RATELIMIT_POLICY);
     Members::parse(&inner).filter(Members::are_quotas)?;
     joined(split(&inner).chain([own.as_bytes()]))
 }
 
-/// Returns the limit of the stricter layer, and then the quotas of all layers. `None` when the response has none.
+/// Returns the limit of the stricter layer, and then the quotas of all layers. `None` when the
+/// response has none.
 fn joined_limits(inside: &[u8], own: &HeaderValue, is_stricter: bool) -> Option<HeaderValue> {
     Members::parse(inside).filter(Members::are_limit_and_quotas)?;
     let limit = split(if is_stricter { own.as_bytes() } else { inside }).take(1);

@@ -19,7 +19,8 @@ pub(super) struct Text {
 
 const CAPACITY: usize = 128;
 
-/// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with units and the partition key if there are any.
+/// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with units and the partition key if there are
+/// any.
 pub(super) fn policies_08(
     policies: &PolicySet,
     units: &QuotaUnits,
@@ -59,7 +60,8 @@ pub(super) fn policies_06(policies: &PolicySet) -> HeaderValue {
     text.finish()
 }
 
-/// Writes `40, 20;w=1;burst=40;name="burst", 50000;w=86400;name="day"`: the strictest limit first, then all policies.
+/// Writes `40, 20;w=1;burst=40;name="burst", 50000;w=86400;name="day"`: the strictest limit first,
+/// then all policies.
 pub(super) fn limit_03(strictest: &PolicyState<'_>, policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
     text.number(b"", strictest.policy().quota().burst());
@@ -212,8 +214,8 @@ const DIGITS: [u8; 3 * SMALL] = {
     digits
 };
 
-/// Writes a number. A number below 1000 takes no allocation, because its text exists already: most waits are that short,
-/// and under attack most responses carry one.
+/// Writes a number. A number below 1000 takes no allocation, because its text exists already: most
+/// waits are that short, and under attack most responses carry one.
 pub(crate) fn number_value(number: u64) -> HeaderValue {
     match small_text(number) {
         Some(text) => HeaderValue::from_static(text),
@@ -227,11 +229,12 @@ pub(super) fn per_second(amount: u64, period: Duration) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// Returns the `q` and the `w` of a policy: the most units that can be had at once, and the time in which so many accrue.
+/// Returns the `q` and the `w` of a policy: the most units that can be had at once, and the time in
+/// which so many accrue.
 ///
-/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`. A burst below the amount
-/// leaves the amount and the period as they are: `r` is never above `q` then, and the shorter time might be less than
-/// a second.
+/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`. A burst
+/// below the amount leaves the amount and the period as they are: `r` is never above `q` then, and
+/// the shorter time might be less than a second.
 pub(super) fn units_and_window(policy: &Policy) -> (u64, Duration) {
     let quota = policy.quota();
     let (amount, burst, period) = (quota.amount(), quota.burst(), quota.period());
@@ -271,8 +274,8 @@ pub(super) fn since_epoch() -> Duration {
         .unwrap_or_default()
 }
 
-/// Returns the time until a policy has more units, or until the denied request fits when no unit is left. Clients come
-/// back at that time when no unit is left, so only then it grows by the jitter.
+/// Returns the time until a policy has more units, or until the denied request fits when no unit is
+/// left. Clients come back at that time when no unit is left, so only then it grows by the jitter.
 #[inline]
 pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration {
     if state.remaining() > 0 {
@@ -281,7 +284,8 @@ pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration 
     more_or_retry_after(state).saturating_add(jitter)
 }
 
-/// Returns the time until the denied request fits, or until an allowed request leaves one unit more.
+/// Returns the time until the denied request fits, or until an allowed request leaves one unit
+/// more.
 #[inline]
 pub(super) fn more_or_retry_after(state: &PolicyState<'_>) -> Duration {
     state
@@ -296,13 +300,13 @@ pub(crate) fn round_up_to_millis(duration: Duration) -> u64 {
 
 /// Names the unit that a quota counts.
 ///
-/// The parameter `qu` of `RateLimit-Policy` shows the unit, and the formats [`OpenAi`](crate::HeaderFormat::OpenAi) and
-/// [`Anthropic`](crate::HeaderFormat::Anthropic) have headers for each unit.
-/// [`quota_units`](crate::RateLimitBuilder::quota_units) sets the unit of each policy, and
-/// [`quota_unit`](crate::RateLimitBuilder::quota_unit) the unit of all others.
+/// The parameter `qu` of `RateLimit-Policy` shows the unit, and the formats
+/// [`OpenAi`](crate::HeaderFormat::OpenAi) and [`Anthropic`](crate::HeaderFormat::Anthropic) have
+/// headers for each unit. [`quota_units`](crate::RateLimitBuilder::quota_units) sets the unit of
+/// each policy, and [`quota_unit`](crate::RateLimitBuilder::quota_unit) the unit of all others.
 ///
-/// draft-ietf-httpapi-ratelimit-headers defines `requests`, `content-bytes` and `concurrent-requests`. The units of
-/// language models are not in its registry.
+/// draft-ietf-httpapi-ratelimit-headers defines `requests`, `content-bytes` and
+/// `concurrent-requests`. The units of language models are not in its registry.
 ///
 /// ```
 /// use tollgate_tower::QuotaUnit;
@@ -330,8 +334,8 @@ impl QuotaUnit {
     /// Counts bytes of the content of requests or responses.
     pub const CONTENT_BYTES: Self = Self("content-bytes");
 
-    /// Counts requests that are handled at the same time. Such a limit has no window and no reset, so the parameters
-    /// `w` and `t` are omitted.
+    /// Counts requests that are handled at the same time. Such a limit has no window and no reset,
+    /// so the parameters `w` and `t` are omitted.
     pub const CONCURRENT_REQUESTS: Self = Self("concurrent-requests");
 
     /// Creates a unit of your own. Begin its name with the name of your service.

@@ -93,9 +93,10 @@ impl HeaderWriter {
         }
     }
 
-    /// Writes the headers of a decision, whose states are `states`. An open limiter that reaches no store has checked
-    /// no policy and writes none.
-    // Inlined by force, as all of the default format is: the values are built inside the response future.
+    /// Writes the headers of a decision, whose states are `states`. An open limiter that reaches no
+    /// store has checked no policy and writes none.
+    // Inlined by force, as all of the default format is: the values are built inside the response
+    // future.
     #[inline(always)]
     pub(crate) fn update<'a>(
         &self,
@@ -104,7 +105,8 @@ impl HeaderWriter {
         details: &ResponseDetails,
     ) -> HeaderUpdate {
         match &self.lists {
-            // A degraded decision may follow other policies than the configured ones: the share of this replica.
+            // A degraded decision may follow other policies than the configured ones: the share of
+            // this replica.
             Some(policies) if details.partition_key.is_none() && !decision.is_degraded() => {
                 let (states, until_more) = self.states(states, details);
                 let headers = Headers::Lists {
@@ -122,7 +124,8 @@ impl HeaderWriter {
         }
     }
 
-    /// Writes the value of `RateLimit`. Returns it with the seconds until every spent policy has more units.
+    /// Writes the value of `RateLimit`. Returns it with the seconds until every spent policy has
+    /// more units.
     #[inline(always)]
     fn states<'a>(
         &self,
@@ -169,7 +172,8 @@ impl HeaderWriter {
         }
     }
 
-    /// Writes the headers of one format. An open limiter that reaches no store has checked no policy and has none.
+    /// Writes the headers of one format. An open limiter that reaches no store has checked no
+    /// policy and has none.
     fn write(
         &self,
         format: HeaderFormat,
@@ -232,7 +236,8 @@ impl HeaderWriter {
         }))
     }
 
-    /// Writes the headers of one unit. Of several policies that count it, the most restrictive one stands for it.
+    /// Writes the headers of one unit. Of several policies that count it, the most restrictive one
+    /// stands for it.
     fn group(
         &self,
         format: HeaderFormat,
@@ -314,8 +319,8 @@ impl HeaderWriter {
 
 /// Writes the headers of a limit of concurrent requests, in the default format.
 ///
-/// `"streams";q=2;qu="concurrent-requests"` and `"streams";r=1`. Such a limit has no window, and nobody knows when a
-/// permit comes back, so the parameters `w` and `t` are omitted.
+/// `"streams";q=2;qu="concurrent-requests"` and `"streams";r=1`. Such a limit has no window, and
+/// nobody knows when a permit comes back, so the parameters `w` and `t` are omitted.
 pub(crate) struct PermitHeaders {
     policies: HeaderValue,
     /// The beginning of the state.
@@ -354,8 +359,8 @@ impl PermitHeaders {
     }
 }
 
-/// Stores the headers of a decision. They are written when the decision is made, so that nothing else of the
-/// decision is stored until the service responds.
+/// Stores the headers of a decision. They are written when the decision is made, so that nothing
+/// else of the decision is stored until the service responds.
 pub(crate) struct HeaderUpdate {
     pub(super) headers: Headers,
     /// The time in seconds until a spent policy has more units. It is 0 when units are left.
@@ -380,7 +385,8 @@ pub(super) enum Headers {
 }
 
 impl Headers {
-    /// Adds the headers to those that the response has already. `until_more` is the wait of the layer in seconds.
+    /// Adds the headers to those that the response has already. `until_more` is the wait of the
+    /// layer in seconds.
     #[cold]
     fn add_to(self, until_more: u64, headers: &mut HeaderMap) {
         match self {
@@ -434,7 +440,8 @@ impl HeaderUpdate {
         self.until_more = 0;
     }
 
-    /// Moves the headers into the response of the inner service, which may be limited by another layer.
+    /// Moves the headers into the response of the inner service, which may be limited by another
+    /// layer.
     // Inlined by force: the values move once, from the future into the header map.
     #[inline(always)]
     pub(crate) fn add_to(&mut self, headers: &mut HeaderMap) {
@@ -460,7 +467,8 @@ impl HeaderUpdate {
     }
 
     /// Adds the headers to a rejection. A header that the responder has set stays as it is.
-    // Inlined by force, as the writer is: the values move once, from where they are built into the header map.
+    // Inlined by force, as the writer is: the values move once, from where they are built into the
+    // header map.
     #[inline(always)]
     pub(crate) fn add_missing_to(self, missing: &mut MissingHeaders<'_>) {
         let has_headers = !matches!(self.headers, Headers::None);
@@ -486,7 +494,8 @@ impl HeaderUpdate {
 
 /// Adds the lists of the default format to a response.
 ///
-/// Most responses have none of them. The map hashes each name byte by byte, so each name is hashed once.
+/// Most responses have none of them. The map hashes each name byte by byte, so each name is hashed
+/// once.
 // Inlined by force, as `HeaderUpdate::add_to` is.
 #[inline(always)]
 fn add_lists(policies: HeaderValue, states: HeaderValue, headers: &mut HeaderMap) {
@@ -516,8 +525,8 @@ fn add_lists_to_states(states: HeaderValue, headers: &mut HeaderMap) {
 /// Adds headers to a rejection that the responder has not set.
 pub(crate) struct MissingHeaders<'a> {
     headers: &'a mut HeaderMap,
-    /// The responder has set no header, or the type of the content alone. Most do, and then nothing has to be
-    /// looked up.
+    /// The responder has set no header, or the type of the content alone. Most do, and then nothing
+    /// has to be looked up.
     is_plain: bool,
 }
 
@@ -555,7 +564,8 @@ fn mark_degraded(kind: ErrorKind, exposes: bool, headers: &mut HeaderMap) {
     }
 }
 
-/// Allows scripts in browsers to read the headers of all formats. Without a format, that is the wait of a denial.
+/// Allows scripts in browsers to read the headers of all formats. Without a format, that is the
+/// wait of a denial.
 #[cold]
 fn expose_formats(formats: HeaderFormats, headers: &mut HeaderMap) {
     match formats.only() {
@@ -581,8 +591,8 @@ fn expose(names: &'static str, headers: &mut HeaderMap) {
     }
 }
 
-/// Raises the `Retry-After` of an inner layer or of the service to the time at which this layer admits the client. A value
-/// that clients cannot parse is replaced.
+/// Raises the `Retry-After` of an inner layer or of the service to the time at which this layer
+/// admits the client. A value that clients cannot parse is replaced.
 fn raise_retry_after(until_more: u64, headers: &mut HeaderMap) {
     for name in [header::RETRY_AFTER, X_RETRY_AFTER, X_AFTER] {
         if let Some(inner) = headers.get(&name)

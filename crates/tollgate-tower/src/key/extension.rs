@@ -7,12 +7,12 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 
 /// Finds the key in an extension of the request, such as a user or a tenant.
 ///
-/// An outer layer, such as the authentication, inserts a `T`. Implement `From<T>` for [`Key`], or use
-/// [`key_fn`](super::key_fn) if only a part of `T` is the key.
+/// An outer layer, such as the authentication, inserts a `T`. Implement `From<T>` for [`Key`], or
+/// use [`key_fn`](super::key_fn) if only a part of `T` is the key.
 ///
-/// The response to a request without a `T` is 500, and the mistake is logged once. Otherwise nobody would notice that
-/// the outer layer is missing and that nothing is limited. If some requests have no `T`, such as anonymous ones, use
-/// [`optional`](Self::optional).
+/// The response to a request without a `T` is 500, and the mistake is logged once. Otherwise nobody
+/// would notice that the outer layer is missing and that nothing is limited. If some requests have
+/// no `T`, such as anonymous ones, use [`optional`](Self::optional).
 ///
 /// A client cannot write extensions. The key is as trustworthy as the layer that inserts it.
 ///
@@ -51,8 +51,8 @@ impl<T> Extension<T> {
 
     /// Finds an extension of type `T` that some requests do not have.
     ///
-    /// To requests without a `T`, the response is 400, unless [`or`](KeyExtractor::or) finds another key or
-    /// [`or_exempt`](KeyExtractor::or_exempt) lifts the limit.
+    /// To requests without a `T`, the response is 400, unless [`or`](KeyExtractor::or) finds
+    /// another key or [`or_exempt`](KeyExtractor::or_exempt) lifts the limit.
     #[must_use]
     pub const fn optional() -> Self {
         Self {

@@ -6,21 +6,21 @@ use tollgate::Key;
 /// The result of an extractor: a key, [`EXEMPT`], or an error.
 pub type Extraction = Result<Option<Key>, KeyError>;
 
-/// The result of an extractor that exempts the request from the limit. An extractor that finds no key returns
-/// [`KeyError::missing`] instead.
+/// The result of an extractor that exempts the request from the limit. An extractor that finds no
+/// key returns [`KeyError::missing`] instead.
 pub const EXEMPT: Extraction = Ok(None);
 
 /// Any extractor, without its type. [`KeyExtractor::boxed`] creates it. Clones share the extractor.
 ///
-/// It is the default type parameter of a layer, so [`RateLimitLayer`](crate::RateLimitLayer) without parameters is a
-/// complete type.
+/// It is the default type parameter of a layer, so [`RateLimitLayer`](crate::RateLimitLayer)
+/// without parameters is a complete type.
 pub type BoxedKey = Arc<dyn KeyExtractor>;
 
 /// Finds the key of a request.
 ///
-/// Use an extractor of the [module](crate::key), wrap a closure in [`key_fn`](super::key_fn), or implement the trait.
-/// An extractor reads only the head of a request, so it works with axum, tonic and hyper, and with any body.
-/// `Arc<dyn KeyExtractor>` is an extractor too.
+/// Use an extractor of the [module](crate::key), wrap a closure in [`key_fn`](super::key_fn), or
+/// implement the trait. An extractor reads only the head of a request, so it works with axum, tonic
+/// and hyper, and with any body. `Arc<dyn KeyExtractor>` is an extractor too.
 ///
 /// ```
 /// use http::{Request, request::Parts};
@@ -77,9 +77,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Puts the key of `other` beside the key of this extractor, as a [branch](Key::with_branch).
     ///
-    /// Use it to limit a request by two keys in one step, such as the address and the API key. A policy limits the key
-    /// of this extractor. With [`Policy::at_branch(2)`](tollgate::Policy::at_branch) it limits the key of `other`. A
-    /// key has up to four branches. A request that one of the extractors exempts is exempt.
+    /// Use it to limit a request by two keys in one step, such as the address and the API key. A
+    /// policy limits the key of this extractor. With
+    /// [`Policy::at_branch(2)`](tollgate::Policy::at_branch) it limits the key of `other`. A key
+    /// has up to four branches. A request that one of the extractors exempts is exempt.
     ///
     /// A tuple of extractors joins their keys into one key instead.
     ///
@@ -117,7 +118,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         }
     }
 
-    /// Erases the type of the extractor, so that a field or a list can hold layers with different extractors.
+    /// Erases the type of the extractor, so that a field or a list can hold layers with different
+    /// extractors.
     ///
     /// Each request then takes one virtual call more.
     ///
@@ -219,8 +221,8 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for WithBranch<A, B> {
     }
 }
 
-/// Exempts requests whose key is [missing](KeyErrorKind::Missing). [`KeyExtractor::or_exempt`] creates
-/// it.
+/// Exempts requests whose key is [missing](KeyErrorKind::Missing). [`KeyExtractor::or_exempt`]
+/// creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct OrExempt<K> {
     inner: K,
@@ -266,8 +268,8 @@ tuple!(A, B, C, D);
 
 /// Reports that a request has no key.
 ///
-/// The client receives the message of a [missing](Self::missing) key or [route](Self::no_route). The message must not
-/// contain the value that the client sent.
+/// The client receives the message of a [missing](Self::missing) key or [route](Self::no_route).
+/// The message must not contain the value that the client sent.
 ///
 /// ```
 /// use tollgate_tower::key::{KeyError, KeyErrorKind};
@@ -290,8 +292,8 @@ pub enum KeyErrorKind {
     Missing,
     /// The key is the route, and no route matches the request. The response is 404.
     NoRoute,
-    /// The service is set up wrongly, so that no request can have a key. The response is 500, and the message is logged
-    /// once.
+    /// The service is set up wrongly, so that no request can have a key. The response is 500, and
+    /// the message is logged once.
     Misconfigured,
 }
 
@@ -304,8 +306,8 @@ impl KeyError {
         }
     }
 
-    /// Creates the error of a request that no route matches, for an extractor whose key is the route. The client receives
-    /// `message`.
+    /// Creates the error of a request that no route matches, for an extractor whose key is the
+    /// route. The client receives `message`.
     pub fn no_route(message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind: KeyErrorKind::NoRoute,
@@ -313,8 +315,8 @@ impl KeyError {
         }
     }
 
-    /// Creates the error of a service that is set up wrongly. The log receives `message`, which should
-    /// say how to correct the setup.
+    /// Creates the error of a service that is set up wrongly. The log receives `message`, which
+    /// should say how to correct the setup.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind: KeyErrorKind::Misconfigured,

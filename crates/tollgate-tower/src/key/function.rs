@@ -7,11 +7,12 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 
 /// Creates an extractor from a closure.
 ///
-/// The closure returns a [`Key`], an `Option<Key>`, a `Result` with [`KeyError`], or an [`Extraction`].
+/// The closure returns a [`Key`], an `Option<Key>`, a `Result` with [`KeyError`], or an
+/// [`Extraction`].
 ///
-/// `None` means that the request has no key. The response is then 400, as with any other extractor, unless
-/// [`or`](KeyExtractor::or) finds another key or [`or_exempt`](KeyExtractor::or_exempt) lifts the limit. To exempt a
-/// request, return [`EXEMPT`](super::EXEMPT).
+/// `None` means that the request has no key. The response is then 400, as with any other extractor,
+/// unless [`or`](KeyExtractor::or) finds another key or [`or_exempt`](KeyExtractor::or_exempt)
+/// lifts the limit. To exempt a request, return [`EXEMPT`](super::EXEMPT).
 ///
 /// ```
 /// use http::Request;

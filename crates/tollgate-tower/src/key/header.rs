@@ -5,12 +5,12 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 
 /// Finds the key in a request header, such as an API key.
 ///
-/// The header must appear exactly once, with a value that is not blank. Otherwise the key is missing, and the response
-/// is 400. The value may contain any bytes.
+/// The header must appear exactly once, with a value that is not blank. Otherwise the key is
+/// missing, and the response is 400. The value may contain any bytes.
 ///
 /// **A client that can choose the value freely has no limit**, because each new value has its own
-/// quota. Use it where an outer layer has checked the value, or behind a gateway that overwrites the
-/// header.
+/// quota. Use it where an outer layer has checked the value, or behind a gateway that overwrites
+/// the header.
 ///
 /// ```
 /// use http::Request;
@@ -38,7 +38,8 @@ impl Header {
     ///
     /// # Panics
     ///
-    /// Panics if the name is not a valid header name in lower case. In a `const` this fails the build.
+    /// Panics if the name is not a valid header name in lower case. In a `const` this fails the
+    /// build.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {

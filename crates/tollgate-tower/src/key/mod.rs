@@ -1,7 +1,7 @@
 //! Extractors that find the [`Key`](tollgate::Key) of a request.
 //!
-//! Requests with the same key share a quota. There is no default extractor. Choose one. Its page says how a client
-//! could avoid the limit:
+//! Requests with the same key share a quota. There is no default extractor. Choose one. Its page
+//! says how a client could avoid the limit:
 //!
 //! | extractor | requests with the same quota |
 //! |---|---|
@@ -13,12 +13,13 @@
 //! | [`Global`] | all requests |
 //! | [`key_fn`] | with the same result of a closure |
 //!
-//! With [`Prefixes`], `PeerIp` and `ForwardedIp` return nested keys: use them against clients that own a large network.
-//! [`Networks`] lists networks that are never limited, or never served.
+//! With [`Prefixes`], `PeerIp` and `ForwardedIp` return nested keys: use them against clients that
+//! own a large network. [`Networks`] lists networks that are never limited, or never served.
 //!
 //! To combine extractors:
 //!
-//! - A tuple of extractors joins their keys into one key. Put an extractor of nested keys first or last.
+//! - A tuple of extractors joins their keys into one key. Put an extractor of nested keys first or
+//!   last.
 //! - [`KeyExtractor::with_branch`] puts two keys side by side, each with policies of its own.
 //! - [`KeyExtractor::or`] tries a second extractor when the first finds no key.
 //! - [`KeyExtractor::or_exempt`] exempts requests without a key from the limit.

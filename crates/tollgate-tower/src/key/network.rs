@@ -44,7 +44,8 @@ impl Network {
         }
     }
 
-    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as IPv4.
+    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as
+    /// IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {

@@ -11,9 +11,9 @@ use super::network::{Network, NetworkError};
 /// Lists networks whose clients are never limited, and networks whose clients are never served.
 ///
 /// A layer searches the lists before it checks its limiter: see
-/// [`RateLimitBuilder::networks`](crate::RateLimitBuilder::networks). If several networks contain an address, the
-/// smallest decides. So an allowed address may lie in a denied network, and the other way round. A look-up is one
-/// binary search, also among a hundred thousand networks.
+/// [`RateLimitBuilder::networks`](crate::RateLimitBuilder::networks). If several networks contain
+/// an address, the smallest decides. So an allowed address may lie in a denied network, and the
+/// other way round. A look-up is one binary search, also among a hundred thousand networks.
 ///
 /// Clones share the lists. [`replace`](Self::replace) exchanges them while the service runs.
 ///
@@ -59,7 +59,8 @@ impl Networks {
         Lists::new(allowed, denied).map(|lists| Self(Arc::new(ArcSwap::from_pointee(lists))))
     }
 
-    /// Creates the lists from texts with one network in each line: `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+    /// Creates the lists from texts with one network in each line: `10.0.0.0/8`, `2001:db8::/32`,
+    /// or a single address.
     ///
     /// Empty lines, and what follows a `#`, are skipped.
     ///
@@ -95,7 +96,8 @@ impl Networks {
         Ok(())
     }
 
-    /// Returns what happens to the requests of an address. An IPv4-mapped IPv6 address counts as IPv4.
+    /// Returns what happens to the requests of an address. An IPv4-mapped IPv6 address counts as
+    /// IPv4.
     #[must_use]
     pub fn verdict(&self, address: IpAddr) -> NetworkVerdict {
         let lists = self.0.load();
@@ -116,7 +118,8 @@ impl fmt::Debug for Networks {
 }
 
 impl Network {
-    /// Parses a text with one network in each line. Empty lines, and what follows a `#`, are skipped.
+    /// Parses a text with one network in each line. Empty lines, and what follows a `#`, are
+    /// skipped.
     ///
     /// # Errors
     ///
@@ -139,7 +142,8 @@ impl Network {
 struct Lists {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
-    /// The first halves of the starts in `v6`. A search of 64 bits takes a third of the time of one of 128.
+    /// The first halves of the starts in `v6`. A search of 64 bits takes a third of the time of one
+    /// of 128.
     v6_heads: Vec<u64>,
     count: usize,
 }
@@ -188,7 +192,8 @@ impl Lists {
     fn verdict_v6(&self, address: u128) -> NetworkVerdict {
         let first = head(address);
         let end = self.v6_heads.partition_point(|head| *head <= first);
-        // Few networks are smaller than 64 bits, so the last range with such a head is mostly the one.
+        // Few networks are smaller than 64 bits, so the last range with such a head is mostly the
+        // one.
         let is_last = self.v6_heads[end - 1] < first || self.v6.starts[end - 1] <= address;
         if is_last {
             self.v6.verdicts[end - 1]

@@ -12,25 +12,25 @@ use super::{
 
 /// Uses the address at the other end of the connection as the key.
 ///
-/// The key of an IPv6 address is its first 64 bits, the smallest network that a household or a server
-/// usually has. [`ipv6_prefix`] sets another length, and [`prefixes`] nested networks. An IPv4-mapped
-/// IPv6 address counts as IPv4. Headers are ignored.
+/// The key of an IPv6 address is its first 64 bits, the smallest network that a household or a
+/// server usually has. [`ipv6_prefix`] sets another length, and [`prefixes`] nested networks. An
+/// IPv4-mapped IPv6 address counts as IPv4. Headers are ignored.
 ///
 /// **Behind a proxy all requests come from the proxy**, and so all clients share one quota. Use
-/// [`ForwardedIp`](super::ForwardedIp) there. The first request from a private address with `X-Forwarded-For` or
-/// `Forwarded` is logged at `warn`, once in a process. With a long IPv6 prefix, a client has one quota for each
-/// address that it owns. The owner of a larger network has one quota for each /64 in it, unless a
-/// policy limits the larger network too: see [`Prefixes`].
+/// [`ForwardedIp`](super::ForwardedIp) there. The first request from a private address with
+/// `X-Forwarded-For` or `Forwarded` is logged at `warn`, once in a process. With a long IPv6
+/// prefix, a client has one quota for each address that it owns. The owner of a larger network has
+/// one quota for each /64 in it, unless a policy limits the larger network too: see [`Prefixes`].
 ///
 /// The server has to provide the address:
 ///
-/// - axum 0.8 (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`. Tests
-///   without a server add axum's `MockConnectInfo` as a layer.
+/// - axum 0.8 (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`.
+///   Tests without a server add axum's `MockConnectInfo` as a layer.
 /// - tonic (feature `tonic`): nothing to do.
 /// - Any other server: insert the [`SocketAddr`] into the extensions of the request.
 ///
-/// The response to a request without an address is 500, and the mistake is logged once. Requests over a Unix socket
-/// have no address.
+/// The response to a request without an address is 500, and the mistake is logged once. Requests
+/// over a Unix socket have no address.
 ///
 /// ```
 /// use http::Request;
@@ -78,8 +78,8 @@ impl PeerIp {
         self.prefixes(one_prefix(bits))
     }
 
-    /// Sets the networks of the key. With several networks the key is [nested](Prefixes), so that policies can limit
-    /// each of them.
+    /// Sets the networks of the key. With several networks the key is [nested](Prefixes), so that
+    /// policies can limit each of them.
     ///
     /// ```
     /// use http::Request;
@@ -97,8 +97,8 @@ impl PeerIp {
         self
     }
 
-    /// Returns the full address of the peer, for logs and for rules of your own. An IPv4-mapped IPv6 address is returned
-    /// as IPv4.
+    /// Returns the full address of the peer, for logs and for rules of your own. An IPv4-mapped
+    /// IPv6 address is returned as IPv4.
     ///
     /// # Errors
     ///
@@ -153,7 +153,8 @@ fn seen(parts: &Parts) -> Result<IpAddr, KeyError> {
     Ok(address)
 }
 
-/// Returns whether an address belongs to a network that the internet does not reach, as that of a proxy often does.
+/// Returns whether an address belongs to a network that the internet does not reach, as that of a
+/// proxy often does.
 fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         // 100.64.0.0/10 is shared address space (RFC 6598), which clouds use.

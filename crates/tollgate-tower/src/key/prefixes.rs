@@ -2,18 +2,19 @@ use std::net::IpAddr;
 
 use tollgate::{Error, ErrorKind, Key};
 
-/// The networks by which an address is limited: prefix lengths in bits, the outermost network first.
+/// The networks by which an address is limited: prefix lengths in bits, the outermost network
+/// first.
 ///
-/// One network makes a key of one level. Several networks make a [nested](Key::child) key, with one level for each. A
-/// [`Policy`](tollgate::Policy) then limits the whole key, which is the innermost network, or an outer network with
-/// [`at_level`](tollgate::Policy::at_level).
+/// One network makes a key of one level. Several networks make a [nested](Key::child) key, with one
+/// level for each. A [`Policy`](tollgate::Policy) then limits the whole key, which is the innermost
+/// network, or an outer network with [`at_level`](tollgate::Policy::at_level).
 ///
-/// Use nested networks against clients that own many addresses. The owner of an IPv6 /48 has 65 536 networks of
-/// 64 bits, and each is a new key. A policy on the /48 limits all of them together. A request that this policy denies
-/// creates no state for the /64.
+/// Use nested networks against clients that own many addresses. The owner of an IPv6 /48 has 65 536
+/// networks of 64 bits, and each is a new key. A policy on the /48 limits all of them together. A
+/// request that this policy denies creates no state for the /64.
 ///
-/// An IPv4 address has as many levels as an IPv6 address. By default, each level is the whole address.
-/// [`ipv4`](Self::ipv4) sets other lengths.
+/// An IPv4 address has as many levels as an IPv6 address. By default, each level is the whole
+/// address. [`ipv4`](Self::ipv4) sets other lengths.
 ///
 /// ```
 /// use http::Request;
@@ -61,8 +62,8 @@ const IPV6_BITS: u8 = 128;
 const IPV4_BITS: u8 = 32;
 
 impl Prefixes {
-    /// Creates prefixes from 1 to 4 ascending lengths of IPv6 networks, each from 1 to 128 bits. IPv4 addresses are
-    /// limited as a whole.
+    /// Creates prefixes from 1 to 4 ascending lengths of IPv6 networks, each from 1 to 128 bits.
+    /// IPv4 addresses are limited as a whole.
     ///
     /// # Panics
     ///
@@ -89,8 +90,8 @@ impl Prefixes {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`] when the number of lengths is not 1 to 4, when a length is not 1 to 128, or when
-    /// a length does not exceed the one before.
+    /// Fails with [`ErrorKind::Config`] when the number of lengths is not 1 to 4, when a length is
+    /// not 1 to 128, or when a length does not exceed the one before.
     pub fn try_ipv6(bits: &[u8]) -> Result<Self, Error> {
         let message = || {
             format!("IPv6 prefixes must be 1 to 4 ascending lengths from 1 to 128, got {bits:?}")
@@ -98,8 +99,8 @@ impl Prefixes {
         Self::of_ipv6(bits).ok_or_else(|| Error::new(ErrorKind::Config, message()))
     }
 
-    /// Sets the lengths of the IPv4 networks, from 1 to 32 bits: as many as for IPv6, in ascending order. Equal lengths
-    /// are allowed.
+    /// Sets the lengths of the IPv4 networks, from 1 to 32 bits: as many as for IPv6, in ascending
+    /// order. Equal lengths are allowed.
     ///
     /// # Panics
     ///
@@ -128,8 +129,8 @@ impl Prefixes {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`] when there are not as many lengths as for IPv6, when a length is not 1 to 32, or
-    /// when a length is below the one before.
+    /// Fails with [`ErrorKind::Config`] when there are not as many lengths as for IPv6, when a
+    /// length is not 1 to 32, or when a length is below the one before.
     pub fn try_ipv4(self, bits: &[u8]) -> Result<Self, Error> {
         let message = || {
             let ipv6 = &self.ipv6[..self.levels];

@@ -7,10 +7,10 @@ use super::extractor::{Extraction, KeyExtractor};
 
 /// Uses the path of the request as the key.
 ///
-/// The path is not normalised: with another case, `%2f`, `//`, `/./` or a slash at the end, it is another key. **A
-/// client that can write one path in several ways has several quotas.** A path that contains an identifier has one
-/// quota for each identifier. With axum use `MatchedPath`. Use this extractor for files and for services without
-/// routes.
+/// The path is not normalised: with another case, `%2f`, `//`, `/./` or a slash at the end, it is
+/// another key. **A client that can write one path in several ways has several quotas.** A path
+/// that contains an identifier has one quota for each identifier. With axum use `MatchedPath`. Use
+/// this extractor for files and for services without routes.
 ///
 /// ```
 /// use http::Request;
@@ -31,8 +31,8 @@ impl KeyExtractor for Path {
 
 /// Uses the method of the request as the key.
 ///
-/// HEAD counts as GET. All methods that RFC 9110 and RFC 5789 do not define share one key, so that a
-/// client cannot invent methods to get more quotas. **If a header or a parameter overrides the
+/// HEAD counts as GET. All methods that RFC 9110 and RFC 5789 do not define share one key, so that
+/// a client cannot invent methods to get more quotas. **If a header or a parameter overrides the
 /// method** in your service, the key is still the method in the request line.
 ///
 /// ```
@@ -67,9 +67,10 @@ impl KeyExtractor for Method {
 
 /// Uses the route of an axum router as the key, such as `/users/{id}`.
 ///
-/// All values of a parameter share the quota of the route. A request that matches no route has no key: inside
-/// `Router::layer`, the response is 404, and the fallback of the router is not called. Add the layer with
-/// `Router::route_layer`, which does not apply to such requests, or give them a key with [`or`](KeyExtractor::or).
+/// All values of a parameter share the quota of the route. A request that matches no route has no
+/// key: inside `Router::layer`, the response is 404, and the fallback of the router is not called.
+/// Add the layer with `Router::route_layer`, which does not apply to such requests, or give them a
+/// key with [`or`](KeyExtractor::or).
 ///
 /// ```
 /// use axum::{Router, body::Body, routing::get};

@@ -14,10 +14,11 @@ use crate::{
     metrics::LimitMetrics, rejection::Problem,
 };
 
-/// Keeps the calls of all replicas below the limit of another service. The [module](super) describes how.
+/// Keeps the calls of all replicas below the limit of another service. The [module](super)
+/// describes how.
 ///
-/// Calls with the same key share a limit. Use [`Global`](crate::key::Global) for one limit of all calls, or an
-/// [`Extension`](crate::key::Extension) for one limit of each account.
+/// Calls with the same key share a limit. Use [`Global`](crate::key::Global) for one limit of all
+/// calls, or an [`Extension`](crate::key::Extension) for one limit of each account.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -41,7 +42,8 @@ pub struct OutgoingLayer<K, C = NoRetries, R = Problem> {
 }
 
 impl<K: KeyExtractor> OutgoingLayer<K> {
-    /// Creates a layer that waits for up to 30 s, obeys the same headers as a [`RetryAfterLayer`], and repeats nothing.
+    /// Creates a layer that waits for up to 30 s, obeys the same headers as a [`RetryAfterLayer`],
+    /// and repeats nothing.
     #[must_use]
     pub fn new(limiter: Limiter, key: K) -> Self {
         Self::builder(limiter, key).build()
@@ -115,18 +117,20 @@ const BUDGET_TIME: Duration = Duration::from_secs(10);
 impl<K, C, R> OutgoingBuilder<K, C, R> {
     /// Sets the longest wait. The default is 30 s.
     ///
-    /// No attempt begins later than this after the call. The time includes the wait for a turn, the pauses, and earlier
-    /// attempts. If a call would have to wait for longer, the layer responds with 429 at once. Its `Retry-After` is the
-    /// time after which the wait of a call is short enough. If the service refuses a call and the pause ends too late,
-    /// the caller receives the response of the service.
+    /// No attempt begins later than this after the call. The time includes the wait for a turn, the
+    /// pauses, and earlier attempts. If a call would have to wait for longer, the layer responds
+    /// with 429 at once. Its `Retry-After` is the time after which the wait of a call is short
+    /// enough. If the service refuses a call and the pause ends too late, the caller receives the
+    /// response of the service.
     pub fn wait(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self
     }
 
-    /// Sets which responses pause the calls, and for how long. The layer uses the [cap](RetryAfterLayer::cap), the
-    /// [fallback](RetryAfterLayer::fallback) and [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden) of
-    /// `answers`. It does not use the jitter, because the limiter spaces the calls.
+    /// Sets which responses pause the calls, and for how long. The layer uses the
+    /// [cap](RetryAfterLayer::cap), the [fallback](RetryAfterLayer::fallback) and
+    /// [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden) of `answers`. It does not use
+    /// the jitter, because the limiter spaces the calls.
     ///
     /// # Panics
     ///
@@ -143,16 +147,17 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
 
     /// Repeats a refused call up to `most` times. By default no call is repeated.
     ///
-    /// A repeated call waits for the end of the pause, and takes a turn of its own. These calls are repeated:
+    /// A repeated call waits for the end of the pause, and takes a turn of its own. These calls are
+    /// repeated:
     ///
-    /// - After a 429, calls of every method, because the service has not worked on the call. A 403 counts as a 429 with
-    ///   [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden).
+    /// - After a 429, calls of every method, because the service has not worked on the call. A 403
+    ///   counts as a 429 with [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden).
     /// - After a 503 with `Retry-After`, calls of idempotent methods.
     ///
     /// A call that fails with an error of the client is not repeated.
     ///
-    /// `copy` returns a copy of the body, to send it again. The layer calls it before each attempt. If it returns
-    /// `None`, as for a stream, the call is not repeated.
+    /// `copy` returns a copy of the body, to send it again. The layer calls it before each attempt.
+    /// If it returns `None`, as for a stream, the call is not repeated.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -198,8 +203,8 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
     /// Limits the retries of all calls together, in each process: to a `share` of the calls that the service has not
     /// refused, plus `per_second` retries each second. The default is 0.1 and 1.
     ///
-    /// Both count over 10 s. So a service that refuses everything gets up to `10 × per_second` retries in 10 s from
-    /// each process. The budget is the [`TpsBudget`] of tower.
+    /// Both count over 10 s. So a service that refuses everything gets up to `10 × per_second`
+    /// retries in 10 s from each process. The budget is the [`TpsBudget`] of tower.
     ///
     /// # Panics
     ///

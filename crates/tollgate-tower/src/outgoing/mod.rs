@@ -2,13 +2,15 @@
 //!
 //! An [`OutgoingLayer`] goes around a client of somebody else's API. It combines:
 //!
-//! 1. **The known limit.** A call waits for its turn in the limiter, which all replicas share over the store.
-//! 2. **What the service says.** A response with `Retry-After`, or with rate limit headers without remaining units,
-//!    pauses the calls of all replicas. [`RetryAfterLayer`](crate::RetryAfterLayer) lists the headers.
-//! 3. **Retries.** [`OutgoingBuilder::retries`] repeats the calls that the service refused, within a budget. A call
-//!    whose body cannot be sent again is never repeated.
-//! 4. **The longest wait.** No attempt begins later than [`OutgoingBuilder::wait`] after the call. A call whose turn would
-//!    come later is not made: the caller gets a 429 of the layer at once.
+//! 1. **The known limit.** A call waits for its turn in the limiter, which all replicas share over
+//!    the store.
+//! 2. **What the service says.** A response with `Retry-After`, or with rate limit headers without
+//!    remaining units, pauses the calls of all replicas.
+//!    [`RetryAfterLayer`](crate::RetryAfterLayer) lists the headers.
+//! 3. **Retries.** [`OutgoingBuilder::retries`] repeats the calls that the service refused, within
+//!    a budget. A call whose body cannot be sent again is never repeated.
+//! 4. **The longest wait.** No attempt begins later than [`OutgoingBuilder::wait`] after the call.
+//!    A call whose turn would come later is not made: the caller gets a 429 of the layer at once.
 //!
 //! ```
 //! use http::{Request, Response};
@@ -42,20 +44,23 @@
 //!
 //! # Pauses
 //!
-//! A pause belongs to the key of a call. The store of the limiter keeps it under this key and the name `NAME/pause`,
-//! where `NAME` is the first policy of the limiter. A pause ends by itself.
-//! [`Limiter::reset`](tollgate::Limiter::reset) and `tollgate reset` end it earlier. A shorter pause does not end a
-//! longer one. In an outage of the store, each replica obeys only the responses that it received itself.
+//! A pause belongs to the key of a call. The store of the limiter keeps it under this key and the
+//! name `NAME/pause`, where `NAME` is the first policy of the limiter. A pause ends by itself.
+//! [`Limiter::reset`](tollgate::Limiter::reset) and `tollgate reset` end it earlier. A shorter
+//! pause does not end a longer one. In an outage of the store, each replica obeys only the
+//! responses that it received itself.
 //!
-//! When its turn comes, a call looks in the store whether calls are paused. This takes one round trip. In a pause the
-//! call waits, and then takes another turn. So the calls that waited leave with the spacing of the limit, and not all
-//! at once.
+//! When its turn comes, a call looks in the store whether calls are paused. This takes one round
+//! trip. In a pause the call waits, and then takes another turn. So the calls that waited leave
+//! with the spacing of the limit, and not all at once.
 //!
-//! Rate limit headers cause a pause only when no units remain. Any other number of remaining units is ignored: nobody
-//! knows which of the calls that are under way it includes, and the limiter counts all of them.
+//! Rate limit headers cause a pause only when no units remain. Any other number of remaining units
+//! is ignored: nobody knows which of the calls that are under way it includes, and the limiter
+//! counts all of them.
 //!
-//! When the service begins to refuse calls, it also refuses those that are under way. There is no shadow mode, because
-//! a call that does not wait for its turn would exceed the limit of the other service.
+//! When the service begins to refuse calls, it also refuses those that are under way. There is no
+//! shadow mode, because a call that does not wait for its turn would exceed the limit of the other
+//! service.
 
 mod layer;
 mod pauses;

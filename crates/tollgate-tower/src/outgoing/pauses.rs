@@ -10,14 +10,15 @@ use crate::{charge::in_background, rate_limit::check_or_wait};
 
 /// Keeps the times for which another service asked not to be called, for all replicas.
 ///
-/// A pause is a queue in a leaky bucket from which one unit leaves each microsecond: a pause of 5 s is a queue of 5 000 000
-/// units. So every store keeps it, by its own clock, and forgets it when it is over. A lockout would cut a pause to the time of
-/// whoever reads it, and a debt adds up where several replicas are refused at once.
+/// A pause is a queue in a leaky bucket from which one unit leaves each microsecond: a pause of 5 s
+/// is a queue of 5 000 000 units. So every store keeps it, by its own clock, and forgets it when it
+/// is over. A lockout would cut a pause to the time of whoever reads it, and a debt adds up where
+/// several replicas are refused at once.
 pub(super) struct Pauses {
     /// Shares the store of the limiter.
     shared: Limiter,
-    /// Holds what this process knows of. It needs no trip, and outlives an outage. The same as `shared` for a store in the
-    /// process.
+    /// Holds what this process knows of. It needs no trip, and outlives an outage. The same as
+    /// `shared` for a store in the process.
     known: Limiter,
     policy: Policy,
 }
@@ -61,7 +62,8 @@ impl Pauses {
         }
     }
 
-    /// Pauses the calls of a key: those of this process at once, and those of others in the background.
+    /// Pauses the calls of a key: those of this process at once, and those of others in the
+    /// background.
     pub(super) fn begin(&self, key: &Key, pause: Duration) {
         self.note(key, pause);
         if !self.shared.is_in_process() {
@@ -83,7 +85,8 @@ impl Pauses {
         });
     }
 
-    /// Waits until no pause is known. Returns a denial at once when the pause ends after the deadline.
+    /// Waits until no pause is known. Returns a denial at once when the pause ends after the
+    /// deadline.
     pub(super) async fn wait(
         &self,
         key: &Key,
@@ -154,8 +157,9 @@ async fn prolong(
         if missing == 0 {
             break;
         }
-        // Fits while no more is in the queue than was seen: the pause is the share of this priority. The other 99 % keep this
-        // quota from cutting the longer pause that another replica has begun since.
+        // Fits while no more is in the queue than was seen: the pause is the share of this
+        // priority. The other 99 % keep this quota from cutting the longer pause that another
+        // replica has begun since.
         let quota = Quota::per_second(PER_SECOND).with_burst(micros(pause) * 100);
         let share = Costs::new(Cost::new(missing)).with_priority(Priority::percent(1));
         let decision = pauses
@@ -171,7 +175,8 @@ async fn prolong(
     Ok(())
 }
 
-/// Returns the policy whose queue is a pause, beside a policy of the limiter: for the same part of the key.
+/// Returns the policy whose queue is a pause, beside a policy of the limiter: for the same part of
+/// the key.
 fn policy(limit: &Policy, cap: Duration) -> Policy {
     const END: &str = "/pause";
     let name = limit.name();

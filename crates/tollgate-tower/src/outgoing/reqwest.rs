@@ -11,11 +11,11 @@ use tower_service::Service;
 use super::{CopyBody, Outgoing};
 use crate::{key::KeyExtractor, rejection::Respond};
 
-/// A `reqwest::Client` as a Tower service for requests of the crate `http`. The client alone is a service for
-/// `reqwest::Request`, with which the layers of this crate do not work.
+/// A `reqwest::Client` as a Tower service for requests of the crate `http`. The client alone is a
+/// service for `reqwest::Request`, with which the layers of this crate do not work.
 ///
-/// Behind an [`OutgoingLayer`](super::OutgoingLayer), call [`Outgoing::execute`]: it takes and returns the types of
-/// reqwest.
+/// Behind an [`OutgoingLayer`](super::OutgoingLayer), call [`Outgoing::execute`]: it takes and
+/// returns the types of reqwest.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -48,7 +48,8 @@ impl ReqwestClient {
         Self(client)
     }
 
-    /// Copies a body for [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries). Returns `None` for a stream.
+    /// Copies a body for [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries). Returns
+    /// `None` for a stream.
     #[must_use]
     pub fn copy_body(body: &Body) -> Option<Body> {
         body.as_bytes().map(|bytes| Body::from(bytes.to_vec()))
@@ -65,8 +66,8 @@ where
     ///
     /// # Errors
     ///
-    /// Fails as `reqwest::Client::execute` does. If the call would have to wait for too long, the result is no error,
-    /// but a response with the status 429.
+    /// Fails as `reqwest::Client::execute` does. If the call would have to wait for too long, the
+    /// result is no error, but a response with the status 429.
     pub async fn execute(&self, request: reqwest::Request) -> Result<reqwest::Response, Error> {
         let url = request.url().clone();
         // A client of reqwest is always ready.
@@ -83,7 +84,8 @@ where
 #[derive(Clone, Copy)]
 struct HasUrl;
 
-/// Sets the URL that [`reqwest::Response::url`] returns. Without it, a response of HTTP that becomes one of reqwest has none.
+/// Sets the URL that [`reqwest::Response::url`] returns. Without it, a response of HTTP that
+/// becomes one of reqwest has none.
 fn set_url(response: &mut Response<Body>, url: reqwest::Url) {
     if let Ok(parts) = Response::builder().url(url).body(()) {
         response

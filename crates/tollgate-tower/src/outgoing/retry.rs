@@ -13,10 +13,11 @@ use tower::retry::{
 
 use crate::metrics;
 
-/// Copies the body of a call, so that it can be sent again. Closures and functions `Fn(&B) -> Option<B>` implement it.
+/// Copies the body of a call, so that it can be sent again. Closures and functions
+/// `Fn(&B) -> Option<B>` implement it.
 ///
-/// [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries) takes one. To name the type of a layer, pass a
-/// function:
+/// [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries) takes one. To name the type of a
+/// layer, pass a function:
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -110,8 +111,8 @@ impl<C> Repeat<C> {
     }
 }
 
-/// Returns whether a refused call does no harm when it is made again. A service that is not available may have begun to work on
-/// it.
+/// Returns whether a refused call does no harm when it is made again. A service that is not
+/// available may have begun to work on it.
 fn is_repeatable<B, RB>(request: &Request<B>, response: &Response<RB>) -> bool {
     response.status() != StatusCode::SERVICE_UNAVAILABLE
         || request.method().is_idempotent() && response.headers().contains_key(header::RETRY_AFTER)

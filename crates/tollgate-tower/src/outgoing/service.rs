@@ -27,10 +27,11 @@ use crate::{
     retry_after::{Settings, delay_of},
 };
 
-/// Keeps the calls of a client below the limit of another service. [`OutgoingLayer`](super::OutgoingLayer) creates it.
+/// Keeps the calls of a client below the limit of another service.
+/// [`OutgoingLayer`](super::OutgoingLayer) creates it.
 ///
-/// Its response and error types are those of the client. Clones share the pauses and the budget of the retries. A call
-/// that is dropped while it waits leaves the queue.
+/// Its response and error types are those of the client. Clones share the pauses and the budget of
+/// the retries. A call that is dropped while it waits leaves the queue.
 pub struct Outgoing<S, K, C = NoRetries, R = Problem> {
     service: Retry<Repeat<C>, Gated<S, Turns<K, R>>>,
 }
@@ -118,8 +119,8 @@ impl Queue {
             }
             let decision =
                 check_or_wait(&self.limiter, key.clone(), Cost::ONE, until(deadline)).await?;
-            // The pause may have begun while the call waited. Its turn passes unused then: after the pause all such calls
-            // would leave together.
+            // The pause may have begun while the call waited. Its turn passes unused then: after
+            // the pause all such calls would leave together.
             if decision.is_denied() || !self.pauses.is_paused(key).await {
                 return Ok(decision);
             }
@@ -142,7 +143,8 @@ impl<K, R> Turns<K, R> {
         self.shared.gate.reject(Reason::of_key_error(error), parts)
     }
 
-    /// Turns the outcome of the wait into a rejection, or into nothing for a call that has its turn.
+    /// Turns the outcome of the wait into a rejection, or into nothing for a call that has its
+    /// turn.
     fn judge<B>(&self, outcome: Result<Decision, Error>, parts: &Parts) -> Result<(), Response<B>>
     where
         R: Respond<B>,

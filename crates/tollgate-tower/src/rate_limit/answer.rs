@@ -24,7 +24,8 @@ use crate::{
 )]
 pub struct Admission {
     headers: HeaderUpdate,
-    /// Boxed, because few layers use it, and the response future that carries it is moved several times.
+    /// Boxed, because few layers use it, and the response future that carries it is moved several
+    /// times.
     extras: Option<Box<Extras>>,
 }
 
@@ -97,7 +98,8 @@ impl Extras {
     fn complete<B>(mut self: Box<Self>, response: &mut Response<B>) -> bool {
         let mut is_refunded = false;
         if let Some(mut charge) = self.charge.take() {
-            // The closure of the user reads a head without a body. It is lent to the closure and put back.
+            // The closure of the user reads a head without a body. It is lent to the closure and
+            // put back.
             let (mut head, ()) = Response::new(()).into_parts();
             (head.status, head.version) = (response.status(), response.version());
             mem::swap(&mut head.headers, response.headers_mut());
@@ -125,8 +127,8 @@ pub(super) type Denial<'a> = (&'a Decision, Arc<Profile>);
 impl<B: 'static> Steps<'_, B> {
     /// Builds the response to a rejected request.
     ///
-    /// When several limits deny a request, `others` are those beside the one of the reason: the header fields list their
-    /// policies too.
+    /// When several limits deny a request, `others` are those beside the one of the reason: the
+    /// header fields list their policies too.
     pub(super) fn reject(
         self,
         reason: Reason<'_>,

@@ -30,7 +30,8 @@ enum Waits {
 }
 
 impl Limit<'_> {
-    /// Returns how a check waits where the layer waits for up to `max_wait`. A limit that is tried out delays nobody.
+    /// Returns how a check waits where the layer waits for up to `max_wait`. A limit that is tried
+    /// out delays nobody.
     #[inline(always)]
     fn waits(self, max_wait: Option<Duration>, is_shadow: bool) -> Waits {
         match max_wait {
@@ -42,7 +43,8 @@ impl Limit<'_> {
     }
 
     /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying.
-    // Inlined by force: the decision is built where the caller reads it, instead of being copied there.
+    // Inlined by force: the decision is built where the caller reads it, instead of being copied
+    // there.
     #[inline(always)]
     pub(super) fn check(
         self,
@@ -68,7 +70,8 @@ impl Limit<'_> {
         check_costs(self.limiter, self.waits(max_wait, is_shadow), key, costs)
     }
 
-    /// Reserves an estimate, and waits in the queue of a limiter that has one, for up to `max_wait` if that is set.
+    /// Reserves an estimate, and waits in the queue of a limiter that has one, for up to `max_wait`
+    /// if that is set.
     pub(super) fn reserve(
         self,
         key: &Key,
@@ -95,8 +98,9 @@ impl Limit<'_> {
         })
     }
 
-    /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
-    /// with the exact time to retry. Those that never fit are refused before the store is asked, as in other checks.
+    /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked,
+    /// which denies them with the exact time to retry. Those that never fit are refused before the
+    /// store is asked, as in other checks.
     pub(super) fn look_or_check(
         self,
         key: &Key,
@@ -139,8 +143,8 @@ impl Limit<'_> {
     }
 }
 
-/// Returns whether every policy has the units left, for the priority of the look. A cost above the share of a replica spends
-/// the share.
+/// Returns whether every policy has the units left, for the priority of the look. A cost above the
+/// share of a replica spends the share.
 fn has_room(look: &Decision, costs: &Costs) -> bool {
     look.states().all(|state| {
         let most = costs.priority().units_of_policy(state.policy());
@@ -200,7 +204,8 @@ pub fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> 
     })
 }
 
-/// Returns the decision of several limits when the request has left the queues of those that the layer enforces for it.
+/// Returns the decision of several limits when the request has left the queues of those that the
+/// layer enforces for it.
 pub(super) fn leave_queues(decision: JointFuture, enforcement: Option<Enforcement>) -> JointFuture {
     let enforced = move |joint: Option<JointDecision>| {
         let mut joint = joint?;
@@ -228,7 +233,8 @@ async fn take_joint_turn(joint: Option<JointDecision>) -> Result<Option<JointDec
     Ok(Some(take_turn(joint.delay(), joint, give_back).await))
 }
 
-/// Waits for the turn of a request in its queues. `give_back` returns what the request holds when it is cancelled before.
+/// Waits for the turn of a request in its queues. `give_back` returns what the request holds when
+/// it is cancelled before.
 async fn take_turn<T>(delay: Duration, held: T, give_back: impl FnOnce(T)) -> T {
     let mut turn = Turn(Some((held, give_back)));
     if !delay.is_zero() {

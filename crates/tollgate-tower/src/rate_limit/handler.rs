@@ -18,11 +18,12 @@ use crate::{
     rejection::Respond,
 };
 
-/// A request that a [`HandlerLimiter`](HandlerLimiter) has admitted. [`complete`](Self::complete) finishes its
-/// response.
+/// A request that a [`HandlerLimiter`](HandlerLimiter) has admitted. [`complete`](Self::complete)
+/// finishes its response.
 ///
-/// If it is dropped instead, the request counts as [cancelled](crate::Outcome::Cancelled). This matters with the
-/// options [`final_cost`](crate::RateLimitBuilder::final_cost), [`charge_on`](crate::RateLimitBuilder::charge_on) and
+/// If it is dropped instead, the request counts as [cancelled](crate::Outcome::Cancelled). This
+/// matters with the options [`final_cost`](crate::RateLimitBuilder::final_cost),
+/// [`charge_on`](crate::RateLimitBuilder::charge_on) and
 /// [`charge_after`](crate::RateLimitBuilder::charge_after).
 #[must_use = "the response carries the rate limit headers only after `complete`"]
 pub struct Admitted(Admission);
@@ -30,8 +31,9 @@ pub struct Admitted(Admission);
 impl Admitted {
     /// Completes the response of the handler.
     ///
-    /// Adds the rate limit headers, and settles the final cost where the layer has one. If the response already has
-    /// headers of the same format, both are combined, as in [stacked layers](crate::guide::layers#headers).
+    /// Adds the rate limit headers, and settles the final cost where the layer has one. If the
+    /// response already has headers of the same format, both are combined, as in [stacked
+    /// layers](crate::guide::layers#headers).
     pub fn complete<B>(mut self, mut response: Response<B>) -> Response<B> {
         self.0.complete(&mut response);
         response
@@ -46,21 +48,22 @@ impl fmt::Debug for Admitted {
 
 /// Limits requests inside a handler, with the answers of a layer.
 ///
-/// A layer sees only the head of a request. When the key is in the body, such as a user name in JSON, only the handler
-/// knows it. [`RateLimitLayer::handler_limiter`](crate::RateLimitLayer::handler_limiter) creates a handler limiter from
-/// a limiter and the options of a layer. A request that it rejects receives the same response as from the layer:
-/// status, problem document, `Retry-After`, rate limit headers and exposed names. Denials are logged and counted in the
-/// same way.
+/// A layer sees only the head of a request. When the key is in the body, such as a user name in
+/// JSON, only the handler knows it.
+/// [`RateLimitLayer::handler_limiter`](crate::RateLimitLayer::handler_limiter) creates a handler
+/// limiter from a limiter and the options of a layer. A request that it rejects receives the same
+/// response as from the layer: status, problem document, `Retry-After`, rate limit headers and
+/// exposed names. Denials are logged and counted in the same way.
 ///
 /// The options apply as in the layer, with these exceptions. The key comes from the handler.
-/// [`exempt`](crate::RateLimitBuilder::exempt) and [`networks`](crate::RateLimitBuilder::networks) do not apply. A
-/// handler that panics counts as [cancelled](crate::Outcome::Cancelled). `B` is the body type of the handler's
-/// responses.
+/// [`exempt`](crate::RateLimitBuilder::exempt) and [`networks`](crate::RateLimitBuilder::networks)
+/// do not apply. A handler that panics counts as [cancelled](crate::Outcome::Cancelled). `B` is the
+/// body type of the handler's responses.
 ///
-/// Use a layer to limit requests by their head. When a layer is around the handler too, give the policies of both
-/// different names: see [stacked layers](crate::guide::layers#headers). A handler that checks before it has read the
-/// body needs a [`DrainLayer`](crate::drain::DrainLayer) around it, so that a client that is still sending receives the
-/// rejection.
+/// Use a layer to limit requests by their head. When a layer is around the handler too, give the
+/// policies of both different names: see [stacked layers](crate::guide::layers#headers). A handler
+/// that checks before it has read the body needs a [`DrainLayer`](crate::drain::DrainLayer) around
+/// it, so that a client that is still sending receives the rejection.
 ///
 /// ```
 /// use axum::{
@@ -110,7 +113,8 @@ pub struct HandlerLimiter<B> {
 }
 
 impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
-    /// Returns a [`HandlerLimiter`] that checks `limiter` inside a handler, with the options of this layer.
+    /// Returns a [`HandlerLimiter`] that checks `limiter` inside a handler, with the options of
+    /// this layer.
     ///
     /// The limiters of the layer are not checked. `B` is the body type of the handler's responses.
     #[must_use]
@@ -131,7 +135,8 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
 }
 
 impl<B: 'static> HandlerLimiter<B> {
-    /// Returns a handler limiter with the same options and another limiter, such as the one of a tenant.
+    /// Returns a handler limiter with the same options and another limiter, such as the one of a
+    /// tenant.
     #[must_use]
     pub fn with_limiter(&self, limiter: Limiter) -> Self {
         Self {
@@ -153,16 +158,17 @@ impl<B: 'static> HandlerLimiter<B> {
         }
     }
 
-    /// Checks the limiter. The request costs as much as the [layer](crate::RateLimitBuilder::cost) charges for it.
+    /// Checks the limiter. The request costs as much as the [layer](crate::RateLimitBuilder::cost)
+    /// charges for it.
     ///
     /// `request` is the head of the request. As in a layer, options such as
     /// [`expose_decisions`](crate::RateLimitBuilder::expose_decisions) insert into its extensions.
     ///
     /// # Errors
     ///
-    /// Returns the response to a rejected request: 429 when it is denied, 413 when its cost never fits, 503 when the
-    /// store did not decide and the limiter is [closed](tollgate::Outage::Closed), and 500 when the key has too few
-    /// levels for a policy.
+    /// Returns the response to a rejected request: 429 when it is denied, 413 when its cost never
+    /// fits, 503 when the store did not decide and the limiter is
+    /// [closed](tollgate::Outage::Closed), and 500 when the key has too few levels for a policy.
     pub fn check(
         &self,
         request: &mut Parts,
@@ -174,12 +180,13 @@ impl<B: 'static> HandlerLimiter<B> {
 
     /// Checks the limiter at the given cost: one [`Cost`] for all policies, or [`Costs`] for each.
     ///
-    /// The check has the [`priority`](crate::RateLimitBuilder::priority) of the request, or that of the costs where it is
-    /// below critical.
+    /// The check has the [`priority`](crate::RateLimitBuilder::priority) of the request, or that of
+    /// the costs where it is below critical.
     ///
     /// # Errors
     ///
-    /// The same as [`check`](Self::check). The status is also 500 when the costs do not name each policy.
+    /// The same as [`check`](Self::check). The status is also 500 when the costs do not name each
+    /// policy.
     pub fn check_costs(
         &self,
         request: &mut Parts,
@@ -322,7 +329,8 @@ impl<B> Rejected<B> {
         }
     }
 
-    /// Returns the status: 429, 413, 500 or 503, or the one that the [responder](crate::Respond) has chosen.
+    /// Returns the status: 429, 413, 500 or 503, or the one that the [responder](crate::Respond)
+    /// has chosen.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.response.status()

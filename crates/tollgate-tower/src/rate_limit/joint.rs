@@ -8,8 +8,8 @@ use tollgate::{
 
 use crate::{charge::Charged, rejection::Reason};
 
-/// Tells a [decider](crate::LimiterSource::from_decider) what its layer asks for: the cost and the priority of a request,
-/// and the keys whose limits it enforces.
+/// Tells a [decider](crate::LimiterSource::from_decider) what its layer asks for: the cost and the
+/// priority of a request, and the keys whose limits it enforces.
 #[derive(Clone, Debug)]
 pub struct JointCheck {
     cost: Cost,
@@ -50,8 +50,9 @@ impl JointCheck {
     /// Returns whether the limits of a key can deny the request: whether the key belongs to the
     /// [enforced share](crate::RateLimitBuilder::enforcement).
     ///
-    /// The limits of any other key are only counted. If they are exceeded, the limits of the other keys are still
-    /// checked and charged. Add their decisions as those of enforced keys: the layer hides them from the client.
+    /// The limits of any other key are only counted. If they are exceeded, the limits of the other
+    /// keys are still checked and charged. Add their decisions as those of enforced keys: the layer
+    /// hides them from the client.
     #[must_use]
     pub fn is_enforced(&self, key: &Key) -> bool {
         self.enforcement
@@ -60,14 +61,15 @@ impl JointCheck {
     }
 }
 
-/// Resolves to the decision of a [decider](crate::LimiterSource::from_decider), or to `None` when no limit applies to the
-/// request.
+/// Resolves to the decision of a [decider](crate::LimiterSource::from_decider), or to `None` when
+/// no limit applies to the request.
 pub type JointFuture = StoreFuture<Option<JointDecision>>;
 
 /// A decision by all limits that apply to one request.
 ///
-/// A [decider](crate::LimiterSource::from_decider) returns it. The layer responds as it does to the decision of one
-/// limiter. The header fields list the policies of all decisions, and the wait of a denial is the longest of all.
+/// A [decider](crate::LimiterSource::from_decider) returns it. The layer responds as it does to the
+/// decision of one limiter. The header fields list the policies of all decisions, and the wait of a
+/// denial is the longest of all.
 #[derive(Clone, Debug)]
 #[must_use = "a decision that is ignored limits nothing"]
 pub struct JointDecision {
@@ -107,9 +109,10 @@ impl JointDecision {
 
     /// Creates a decision that denies the request.
     ///
-    /// Add only the decisions that deny the request, because the response lists them. A denial without decisions means
-    /// that waiting does not help: its response has no `Retry-After`. It belongs to no key, so it passes until all keys
-    /// are [enforced](crate::RateLimitBuilder::enforcement). [`blocked`](Self::blocked) has a key.
+    /// Add only the decisions that deny the request, because the response lists them. A denial
+    /// without decisions means that waiting does not help: its response has no `Retry-After`. It
+    /// belongs to no key, so it passes until all keys are
+    /// [enforced](crate::RateLimitBuilder::enforcement). [`blocked`](Self::blocked) has a key.
     pub fn denied() -> Self {
         Self {
             is_allowed: false,
@@ -120,8 +123,8 @@ impl JointDecision {
 
     /// Creates a decision that rejects the request with 403, because its client is never served.
     ///
-    /// In shadow mode the request passes. `key` is the key of the client: it decides whether the client belongs to the
-    /// [enforced share](crate::RateLimitBuilder::enforcement).
+    /// In shadow mode the request passes. `key` is the key of the client: it decides whether the
+    /// client belongs to the [enforced share](crate::RateLimitBuilder::enforcement).
     pub fn forbidden(key: Key) -> Self {
         Self {
             refused: Some(Box::new((key, Refused::Forbidden))),
@@ -139,9 +142,11 @@ impl JointDecision {
         }
     }
 
-    /// Creates a decision that rejects the request with 413, because a limit of `key` never has as many units.
+    /// Creates a decision that rejects the request with 413, because a limit of `key` never has as
+    /// many units.
     ///
-    /// `error` is that of the [check](tollgate::ErrorKind::CostExceedsBurst). In shadow mode the request passes.
+    /// `error` is that of the [check](tollgate::ErrorKind::CostExceedsBurst). In shadow mode the
+    /// request passes.
     pub fn never_fits(key: Key, error: Error) -> Self {
         Self {
             refused: Some(Box::new((key, Refused::NeverFits(error)))),
@@ -160,14 +165,15 @@ impl JointDecision {
         Some((key, reason))
     }
 
-    /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds units of
-    /// it.
+    /// Adds the decision of a limiter for a key. A [final
+    /// cost](crate::RateLimitBuilder::final_cost) refunds units of it.
     pub fn with(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
         self.push(limiter, key, decision, false)
     }
 
-    /// Adds the decision of a limit that is tried out: it is counted in the metrics, and does not change the response. A
-    /// [final cost](crate::RateLimitBuilder::final_cost) refunds units of it, too.
+    /// Adds the decision of a limit that is tried out: it is counted in the metrics, and does not
+    /// change the response. A [final cost](crate::RateLimitBuilder::final_cost) refunds units of
+    /// it, too.
     pub fn with_shadow(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
         self.push(limiter, key, decision, true)
     }
@@ -220,8 +226,8 @@ impl JointDecision {
         self.parts().filter(|part| part.is_enforced)
     }
 
-    /// Returns how long an allowed request waits for its turn in all [queues](tollgate::Algorithm::LeakyBucket). A limit
-    /// that is tried out delays nobody.
+    /// Returns how long an allowed request waits for its turn in all
+    /// [queues](tollgate::Algorithm::LeakyBucket). A limit that is tried out delays nobody.
     pub(super) fn delay(&self) -> Duration {
         if !self.is_allowed {
             return Duration::ZERO;

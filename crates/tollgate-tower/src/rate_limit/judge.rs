@@ -194,7 +194,8 @@ impl<B: 'static> Steps<'_, B> {
             !limits.is_shadow_without_key()
         };
         if !joint.is_allowed() && denies {
-            // The response reports the decision with the longest wait. A limit that blocks is not waited for.
+            // The response reports the decision with the longest wait. A limit that blocks is not
+            // waited for.
             let awaited = (0..enforced.len()).max_by_key(|at| wait_of(enforced[*at].0));
             let awaited =
                 awaited.filter(|_| !enforced.iter().any(|(decision, _)| decision.is_blocked()));
@@ -322,7 +323,8 @@ impl<B: 'static> Steps<'_, B> {
         })
     }
 
-    /// Gives a request the limiter that its service charges further units with, where the layer does so.
+    /// Gives a request the limiter that its service charges further units with, where the layer
+    /// does so.
     #[inline]
     fn expose_limiter(self, context: &RequestContext, parts: &mut Parts) {
         if let (Some(source), Some(key)) = (self.limits.options.request_limiter, &context.key) {

@@ -25,10 +25,10 @@ use crate::{
 
 /// Limits the requests of a service.
 ///
-/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request that does not fit is
-/// [rejected](crate::rejection), and the service is not called. The response to each request that was checked carries
-/// the headers `RateLimit-Policy` and `RateLimit`, in the syntax of draft-ietf-httpapi-ratelimit-headers, revisions 08
-/// to 11.
+/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request
+/// that does not fit is [rejected](crate::rejection), and the service is not called. The response
+/// to each request that was checked carries the headers `RateLimit-Policy` and `RateLimit`, in the
+/// syntax of draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11.
 ///
 /// To limit something that is not an HTTP request, use the [`Limiter`](tollgate::Limiter) itself.
 ///
@@ -75,10 +75,11 @@ use crate::{
 ///
 /// # The body of a rejected request
 ///
-/// The response to a rejected request does not wait for the body of the request. The layer reads the rest of a body of
-/// axum or tonic in the background. So a client that is still sending receives the response, and the server can keep
-/// the connection. The layer drops a body of another type, such as hyper's `Incoming`: put a
-/// [`DrainLayer`](crate::drain::DrainLayer) around it. The module [`drain`](crate::drain) has the bounds.
+/// The response to a rejected request does not wait for the body of the request. The layer reads
+/// the rest of a body of axum or tonic in the background. So a client that is still sending
+/// receives the response, and the server can keep the connection. The layer drops a body of another
+/// type, such as hyper's `Incoming`: put a [`DrainLayer`](crate::drain::DrainLayer) around it. The
+/// module [`drain`](crate::drain) has the bounds.
 pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
     pub(super) state: Arc<LayerState<K, R>>,
 }
@@ -102,7 +103,8 @@ impl<K, R> LayerState<K, R> {
         }
     }
 
-    // Inlined by force: the verdict is built where the service reads it, instead of being copied there.
+    // Inlined by force: the verdict is built where the service reads it, instead of being copied
+    // there.
     #[inline(always)]
     pub(super) fn begin<B>(&self, parts: &mut Parts) -> Verdict<B>
     where
@@ -117,8 +119,9 @@ impl<K, R> LayerState<K, R> {
 impl<K: KeyExtractor> RateLimitLayer<K> {
     /// Creates a layer with the default options.
     ///
-    /// `limiters` is one [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`]: tiers, limits that change while
-    /// the service runs, or the limits of tenants. `key` finds the key of a request.
+    /// `limiters` is one [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`]: tiers,
+    /// limits that change while the service runs, or the limits of tenants. `key` finds the key of
+    /// a request.
     #[must_use]
     pub fn new(limiters: impl Into<LimiterSource>, key: K) -> Self {
         Self::builder(limiters, key).build()
@@ -185,7 +188,8 @@ where
     type Wait = Step;
     type Response = S::Response;
 
-    // Inlined by force: the verdict is built where the service reads it, instead of being copied there.
+    // Inlined by force: the verdict is built where the service reads it, instead of being copied
+    // there.
     #[inline(always)]
     fn admit(&self, parts: &mut Parts) -> Verdict<ResBody> {
         self.state.begin(parts)

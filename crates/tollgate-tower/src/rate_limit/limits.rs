@@ -23,15 +23,15 @@ use crate::{
     rpc::RpcName,
 };
 
-/// Stores the limiters and the options of a layer, but not its key extractor and its responder: so it has no type
-/// parameter, and the limiters of handlers and of requests hold it, too.
+/// Stores the limiters and the options of a layer, but not its key extractor and its responder: so
+/// it has no type parameter, and the limiters of handlers and of requests hold it, too.
 pub(crate) struct Limits {
     pub(super) fixed: Vec<FixedLimit>,
     pub(super) lookups: Vec<Lookup>,
     pub(super) deciders: Vec<Decide>,
     pub(super) selector: Selector,
-    /// The profiles of policy sets that are looked up. A profile belongs to the content of a set, so tenants with equal
-    /// policies share it.
+    /// The profiles of policy sets that are looked up. A profile belongs to the content of a set,
+    /// so tenants with equal policies share it.
     profiles: Cache<PolicySet, Arc<Profile>, UnitWeighter, RandomState>,
     looked_up: LookedUpMetrics,
     pub(super) options: Options,
@@ -42,8 +42,8 @@ pub(crate) struct Limits {
 /// Bounds the profiles. A service may have a policy set for each of its tenants.
 const MAX_PROFILES: usize = 1024;
 
-/// Takes a request through the steps of a layer: select, charge, check, judge and answer. The methods are in the files of
-/// these names.
+/// Takes a request through the steps of a layer: select, charge, check, judge and answer. The
+/// methods are in the files of these names.
 pub(crate) struct Steps<'a, B> {
     pub(super) limits: &'a Arc<Limits>,
     pub(super) responder: &'a dyn Respond<B>,
@@ -127,7 +127,8 @@ impl Limits {
         profile
     }
 
-    /// Logs the names of policies whose units are set, and which no limiter has. The limits of tenants may have any.
+    /// Logs the names of policies whose units are set, and which no limiter has. The limits of
+    /// tenants may have any.
     #[cold]
     pub(super) fn warn_of_unknown_units(&self) {
         let has =
@@ -176,7 +177,8 @@ impl Limits {
             .is_some_and(|enforcement| !enforcement.applies_to(key))
     }
 
-    /// Returns whether a request whose key is not known passes. It does until the limit is enforced for all keys.
+    /// Returns whether a request whose key is not known passes. It does until the limit is enforced
+    /// for all keys.
     pub(super) fn is_shadow_without_key(&self) -> bool {
         self.options
             .enforcement

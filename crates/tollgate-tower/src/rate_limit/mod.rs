@@ -1,7 +1,7 @@
 //! The middleware that limits requests.
 //!
-//! [`builder`] collects the options, and [`source`] the limiters. A request takes the same steps in a [`layer`] and in a
-//! [`handler`], each in a file of its name:
+//! [`builder`] collects the options, and [`source`] the limiters. A request takes the same steps in
+//! a [`layer`] and in a [`handler`], each in a file of its name:
 //!
 //! | step | does |
 //! |---|---|

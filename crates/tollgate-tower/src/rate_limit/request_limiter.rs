@@ -29,14 +29,15 @@ use crate::{
 /// Charges further units for a request while the service handles it.
 ///
 /// It is a limiter with the key of one request. A layer with
-/// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the extensions of each
-/// request that it admits. Its checks wait as the layer does, are logged and counted as those of the layer, and follow
-/// the [`enforcement`](crate::RateLimitBuilder::enforcement) of the layer. They have the
-/// [`priority`](crate::RateLimitBuilder::priority) of the request. tollgate-tonic charges each message of a stream with
-/// it, and `ws::LimitedSocket` each message of a WebSocket.
+/// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the
+/// extensions of each request that it admits. Its checks wait as the layer does, are logged and
+/// counted as those of the layer, and follow the
+/// [`enforcement`](crate::RateLimitBuilder::enforcement) of the layer. They have the
+/// [`priority`](crate::RateLimitBuilder::priority) of the request. tollgate-tonic charges each
+/// message of a stream with it, and `ws::LimitedSocket` each message of a WebSocket.
 ///
-/// The limiter of an exempt request admits everything. A layer that exempts a request does not replace the limiter that
-/// a layer around it has inserted.
+/// The limiter of an exempt request admits everything. A layer that exempts a request does not
+/// replace the limiter that a layer around it has inserted.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -82,7 +83,8 @@ pub(super) struct LimitedRequest {
     pub(super) rpc: RpcName<Box<str>>,
 }
 
-/// Decides in place of a limiter, for requests that have none. A cost of zero fits, and spends nothing.
+/// Decides in place of a limiter, for requests that have none. A cost of zero fits, and spends
+/// nothing.
 static WITHOUT_LIMIT: LazyLock<(MemoryStore, PolicySet)> = LazyLock::new(|| {
     (
         MemoryStore::new(),
@@ -141,7 +143,8 @@ impl RequestLimiter {
         }
     }
 
-    /// Sets how long a check waits for quota at most, in place of the [wait](crate::RateLimitBuilder::wait) of the layer.
+    /// Sets how long a check waits for quota at most, in place of the
+    /// [wait](crate::RateLimitBuilder::wait) of the layer.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -179,11 +182,11 @@ impl RequestLimiter {
 
     /// Charges `cost` more units, or none when they do not fit.
     ///
-    /// If no limit applies to the request, the decision allows everything and spends nothing. Its only policy is named
-    /// `exempt`.
+    /// If no limit applies to the request, the decision allows everything and spends nothing. Its
+    /// only policy is named `exempt`.
     ///
-    /// Waits for quota for as long as the layer [does](crate::RateLimitBuilder::wait), or as [`wait`](Self::wait) says.
-    /// Pass the result to [`admits`](Self::admits).
+    /// Waits for quota for as long as the layer [does](crate::RateLimitBuilder::wait), or as
+    /// [`wait`](Self::wait) says. Pass the result to [`admits`](Self::admits).
     ///
     /// # Errors
     ///
@@ -211,8 +214,8 @@ impl RequestLimiter {
 
     /// Returns whether the request may go on after a [`check`](Self::check).
     ///
-    /// Logs and counts the result as the layer does. In [shadow mode](crate::RateLimitBuilder::shadow)
-    /// the request may always go on.
+    /// Logs and counts the result as the layer does. In [shadow
+    /// mode](crate::RateLimitBuilder::shadow) the request may always go on.
     #[must_use = "a request that is not admitted must not go on"]
     pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
         let Some(LimitedRequest {

@@ -83,8 +83,9 @@ impl<B: 'static> Steps<'_, B> {
         }
     }
 
-    /// Admits a request that no limit applies to. Its handler finds what it finds in other requests: a limiter that admits
-    /// everything, and a meter that counts nothing. Those of an outer layer stay.
+    /// Admits a request that no limit applies to. Its handler finds what it finds in other
+    /// requests: a limiter that admits everything, and a meter that counts nothing. Those of an
+    /// outer layer stay.
     // Not inlined: a request with a limiter would pay for the larger stack frame.
     #[inline(never)]
     pub(super) fn exempt(self, parts: &mut Parts) -> Verdict<B> {

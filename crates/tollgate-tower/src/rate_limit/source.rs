@@ -1,4 +1,5 @@
-//! The limits of a layer: fixed limiters, tiers, limiters that are looked up for each request, and deciders.
+//! The limits of a layer: fixed limiters, tiers, limiters that are looked up for each request, and
+//! deciders.
 
 use std::{any, collections::HashMap, fmt, hash::Hash};
 
@@ -93,8 +94,8 @@ impl LimiterTable {
 
 /// Finds the limiter of each request of a layer.
 ///
-/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes every type of this table, because each converts into a
-/// source:
+/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes every type of this table, because each
+/// converts into a source:
 ///
 /// | limits | type |
 /// |---|---|
@@ -105,8 +106,9 @@ impl LimiterTable {
 /// | fetched and cached, by the tenant of a request | [`TenantLimiters`], [`LimiterSource::by_tenant`] |
 /// | several limiters and keys at once, such as rules in files | [`LimiterSource::from_decider`] |
 ///
-/// The headers, the problem document and the metrics show the policies that decided the request. All options of the
-/// layer work with every row except the last one, for which [some options have no effect](LimiterSource::from_decider).
+/// The headers, the problem document and the metrics show the policies that decided the request.
+/// All options of the layer work with every row except the last one, for which [some options have
+/// no effect](LimiterSource::from_decider).
 ///
 /// ```
 /// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
@@ -134,14 +136,16 @@ impl LimiterSource {
     ///
     /// The function returns one of these:
     ///
-    /// - Policies, in every form that [`Limiter::new`] takes. They use the store and all options of `default`. If two
-    ///   of them have the same name, or the set is invalid in another way, the response is 500.
+    /// - Policies, in every form that [`Limiter::new`] takes. They use the store and all options of
+    ///   `default`. If two of them have the same name, or the set is invalid in another way, the
+    ///   response is 500.
     /// - A [`Limiter`].
     /// - An `Option` of either. `None` selects `default`, so make `default` the strictest.
-    /// - A [`Selection`]. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies the request.
+    /// - A [`Selection`]. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies
+    ///   the request.
     ///
-    /// The layer caches the headers of 1024 policy sets. With more sets in use, some requests allocate memory to build
-    /// their headers again.
+    /// The layer caches the headers of 1024 policy sets. With more sets in use, some requests
+    /// allocate memory to build their headers again.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -181,12 +185,12 @@ impl LimiterSource {
 
     /// Selects the limits of the tenant of each request. They are fetched and cached.
     ///
-    /// `find` returns the tenant of a request. With `None`, the [default limiter](TenantLimiters::default_limiter)
-    /// limits the request. Use only a tenant that an authentication has verified: a client that chooses its tenant
-    /// chooses its limits.
+    /// `find` returns the tenant of a request. With `None`, the [default
+    /// limiter](TenantLimiters::default_limiter) limits the request. Use only a tenant that an
+    /// authentication has verified: a client that chooses its tenant chooses its limits.
     ///
-    /// If an outer layer inserts a `T` into the extensions of the request, pass the `TenantLimiters<T>` itself: no
-    /// `find` is needed.
+    /// If an outer layer inserts a `T` into the extensions of the request, pass the
+    /// `TenantLimiters<T>` itself: no `find` is needed.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -230,22 +234,26 @@ impl LimiterSource {
 
     /// Limits each request by several limiters and keys at once.
     ///
-    /// The rules of `tollgate-rules` are such a source: a request has a limit for each of its descriptors. When one key is
-    /// enough, use a [`Limiter`] with several policies instead: it decides all of them in one step.
+    /// The rules of `tollgate-rules` are such a source: a request has a limit for each of its
+    /// descriptors. When one key is enough, use a [`Limiter`] with several policies instead: it
+    /// decides all of them in one step.
     ///
-    /// `decide` finds the keys of a request from its head, so the layer does not use its key extractor. Pass
-    /// [`Global`](crate::key::Global) to it. It takes [`cost`](crate::RateLimitBuilder::cost),
-    /// [`priority`](crate::RateLimitBuilder::priority) and [`enforcement`](crate::RateLimitBuilder::enforcement) from its
-    /// [`JointCheck`]. When it finds no key, it returns a [`KeyError`]. When its future fails, the response is 413 for a cost
-    /// that never fits, 500 for [`ErrorKind::Config`](tollgate::ErrorKind::Config), and 503 otherwise.
+    /// `decide` finds the keys of a request from its head, so the layer does not use its key
+    /// extractor. Pass [`Global`](crate::key::Global) to it. It takes
+    /// [`cost`](crate::RateLimitBuilder::cost), [`priority`](crate::RateLimitBuilder::priority) and
+    /// [`enforcement`](crate::RateLimitBuilder::enforcement) from its [`JointCheck`]. When it finds
+    /// no key, it returns a [`KeyError`]. When its future fails, the response is 413 for a cost
+    /// that never fits, 500 for [`ErrorKind::Config`](tollgate::ErrorKind::Config), and 503
+    /// otherwise.
     ///
     /// Options that need one key have no effect, and the layer logs them once at `warn`:
-    /// [`wait`](crate::RateLimitBuilder::wait), [`costs`](crate::RateLimitBuilder::costs) apart from the cost of policies
-    /// that they do not name, [`reserve`](crate::RateLimitBuilder::reserve),
+    /// [`wait`](crate::RateLimitBuilder::wait), [`costs`](crate::RateLimitBuilder::costs) apart
+    /// from the cost of policies that they do not name,
+    /// [`reserve`](crate::RateLimitBuilder::reserve),
     /// [`partition_key`](crate::RateLimitBuilder::partition_key) and
     /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter). With
-    /// [`charge_after`](crate::RateLimitBuilder::charge_after), the layer charges before the response, as
-    /// [`charge_on`](crate::RateLimitBuilder::charge_on) does.
+    /// [`charge_after`](crate::RateLimitBuilder::charge_after), the layer charges before the
+    /// response, as [`charge_on`](crate::RateLimitBuilder::charge_on) does.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -305,21 +313,22 @@ impl LimiterSource {
     /// Sets the metric labels of the layer, unless its builder sets
     /// [others](crate::RateLimitBuilder::metric_labels).
     ///
-    /// Use it when the source knows the names of the limited methods or routes. The labels of a source inside another
-    /// one, such as the limiters of a tier, have no effect.
+    /// Use it when the source knows the names of the limited methods or routes. The labels of a
+    /// source inside another one, such as the limiters of a tier, have no effect.
     #[must_use]
     pub fn with_metric_labels(mut self, labels: MetricLabels) -> Self {
         self.labels = Some(labels);
         self
     }
 
-    /// Returns the limiter of a request, or its exemption, for code that limits requests without a layer.
+    /// Returns the limiter of a request, or its exemption, for code that limits requests without a
+    /// layer.
     ///
     /// # Errors
     ///
-    /// Fails when [`TieredLimiters::strict`](crate::TieredLimiters::strict) has no limiter for the tier of the request,
-    /// when the policies of [`from_fn`](Self::from_fn) are no valid set, and for a [decider](Self::from_decider), which
-    /// has no single limiter.
+    /// Fails when [`TieredLimiters::strict`](crate::TieredLimiters::strict) has no limiter for the
+    /// tier of the request, when the policies of [`from_fn`](Self::from_fn) are no valid set, and
+    /// for a [decider](Self::from_decider), which has no single limiter.
     pub fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
         let target = match &self.selector {
             Selector::Always(target) => *target,
@@ -400,7 +409,8 @@ impl From<LimiterHandle> for LimiterSource {
 }
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TenantLimiters<T>> for LimiterSource {
-    /// Limits each request by the limits of the tenant in its extensions: see [`LimiterSource::by_tenant`].
+    /// Limits each request by the limits of the tenant in its extensions: see
+    /// [`LimiterSource::by_tenant`].
     fn from(tenants: TenantLimiters<T>) -> Self {
         Self::by_tenant(tenants, |parts| parts.extensions.get().cloned())
     }
@@ -425,12 +435,13 @@ impl fmt::Debug for LimiterSource {
 
 /// Selects a limiter by the tier of a request, such as the plan of a customer.
 ///
-/// A tier is a value that an outer layer, such as the authentication, inserts into the extensions of the request.
-/// [`by`](Self::by) finds the tier by a closure instead. The default limiter limits a request without a tier, or with a
-/// tier that is not listed. Make it the strictest.
+/// A tier is a value that an outer layer, such as the authentication, inserts into the extensions
+/// of the request. [`by`](Self::by) finds the tier by a closure instead. The default limiter limits
+/// a request without a tier, or with a tier that is not listed. Make it the strictest.
 ///
-/// The store counts by the name of a policy and by the key. If the policies of two tiers have different names, a caller
-/// that changes its tier starts with a fresh quota. If the names are equal, the spent units stay spent.
+/// The store counts by the name of a policy and by the key. If the policies of two tiers have
+/// different names, a caller that changes its tier starts with a fresh quota. If the names are
+/// equal, the spent units stay spent.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -492,8 +503,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
 
     /// Creates tiers without a default limiter.
     ///
-    /// The response to a request whose tier is missing or not listed is 500, and the mistake is logged once: the layer
-    /// that inserts the tier must be outside of the rate limit.
+    /// The response to a request whose tier is missing or not listed is 500, and the mistake is
+    /// logged once: the layer that inserts the tier must be outside of the rate limit.
     pub fn strict() -> Self {
         Self {
             limiters: LimiterTable::default(),

@@ -32,11 +32,11 @@ use crate::{
     rejection::{Reason, Respond},
 };
 
-/// A service that reports to a caller how much of its quotas is left, as JSON, in the form of `/rate_limit` of GitHub's
-/// API. It spends nothing.
+/// A service that reports to a caller how much of its quotas is left, as JSON, in the form of
+/// `/rate_limit` of GitHub's API. It spends nothing.
 ///
-/// [`RateLimitLayer::state_service`] creates it with the limiters and the key extractor of the layer. Put it on a route
-/// outside of the layer. `B` is the body type of its responses.
+/// [`RateLimitLayer::state_service`] creates it with the limiters and the key extractor of the
+/// layer. Put it on a route outside of the layer. `B` is the body type of its responses.
 ///
 /// ```
 /// use axum::{Router, body::{Body, to_bytes}, routing::get};
@@ -72,31 +72,35 @@ use crate::{
 /// }
 /// ```
 ///
-/// Each policy is a resource, with the numbers of [`HeaderFormat::GitHub`](crate::HeaderFormat::GitHub): the limit is
-/// the burst, and the reset is the time at which there are more units, in seconds since the Unix epoch. `rate` is the
-/// policy with the smallest part left. Of two policies with the same name, only the one with fewer units left is a
-/// resource.
+/// Each policy is a resource, with the numbers of
+/// [`HeaderFormat::GitHub`](crate::HeaderFormat::GitHub): the limit is the burst, and the reset is
+/// the time at which there are more units, in seconds since the Unix epoch. `rate` is the policy
+/// with the smallest part left. Of two policies with the same name, only the one with fewer units
+/// left is a resource.
 ///
-/// - A [leased](tollgate::Policy::leased) policy shows the state of the store: units that replicas hold count as used.
-/// - A [lockout](tollgate::Policy::lockout) shows the failures that are left. During a lockout none is left, and the
-///   reset is the end of the lockout.
-/// - Concurrent requests are no units, so a [`ConcurrencyLayer`](crate::ConcurrencyLayer) shows nothing.
-/// - A caller that is exempt, or [outside of the enforced share](crate::RateLimitBuilder::enforcement), has no
-///   resources and no `rate`.
+/// - A [leased](tollgate::Policy::leased) policy shows the state of the store: units that replicas
+///   hold count as used.
+/// - A [lockout](tollgate::Policy::lockout) shows the failures that are left. During a lockout none
+///   is left, and the reset is the end of the lockout.
+/// - Concurrent requests are no units, so a [`ConcurrencyLayer`](crate::ConcurrencyLayer) shows
+///   nothing.
+/// - A caller that is exempt, or [outside of the enforced
+///   share](crate::RateLimitBuilder::enforcement), has no resources and no `rate`.
 ///
-/// `GET`, `HEAD` and `OPTIONS` are allowed: the response to other methods is 405. The service rejects a request that
-/// the layer would reject without a check, with the same [responder](crate::rejection): for example with 400 when the
-/// key is missing. In an outage of the store it responds with 503, whatever the [`Outage`](tollgate::Outage) of the
-/// limiter is. A [decider](crate::LimiterSource::from_decider) decides at a cost of zero.
+/// `GET`, `HEAD` and `OPTIONS` are allowed: the response to other methods is 405. The service
+/// rejects a request that the layer would reject without a check, with the same
+/// [responder](crate::rejection): for example with 400 when the key is missing. In an outage of the
+/// store it responds with 503, whatever the [`Outage`](tollgate::Outage) of the limiter is. A
+/// [decider](crate::LimiterSource::from_decider) decides at a cost of zero.
 ///
-/// Requests to the service are not limited, and each one calls the store once. Put a limit around the service where
-/// that matters.
+/// Requests to the service are not limited, and each one calls the store once. Put a limit around
+/// the service where that matters.
 pub struct StateService<B> {
     layers: Arc<[Look<B>]>,
 }
 
-/// Adds what a layer knows of a caller, or returns the response of the layer to a request that it rejects. A closure, so
-/// that the service does not carry the type parameters of the layer.
+/// Adds what a layer knows of a caller, or returns the response of the layer to a request that it
+/// rejects. A closure, so that the service does not carry the type parameters of the layer.
 type Look<B> =
     Arc<dyn for<'a> Fn(&'a mut Parts, &'a mut Resources) -> Looking<'a, B> + Send + Sync>;
 
@@ -130,8 +134,8 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
 }
 
 impl<B> StateService<B> {
-    /// Adds the policies of another layer, for routes with [stacked layers](crate::guide::layers). If one of the layers
-    /// rejects the request, the response is the rejection of the first one.
+    /// Adds the policies of another layer, for routes with [stacked layers](crate::guide::layers).
+    /// If one of the layers rejects the request, the response is the rejection of the first one.
     ///
     /// ```
     /// use axum::body::{Body, to_bytes};

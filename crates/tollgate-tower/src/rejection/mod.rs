@@ -12,9 +12,9 @@
 //! | [no permit](Reason::NoPermit) | 429 | whole seconds, rounded up, at least 1; an estimate |
 //! | [overloaded](Reason::Overloaded) | 503 | whole seconds, rounded up, at least 1; an estimate |
 //!
-//! A [responder](Respond) builds the response. The default is [`Problem`]. [`Empty`] has no body, and [`respond_fn`]
-//! wraps a closure. The middleware then adds the headers that the responder has not set: `Retry-After`, the rate limit
-//! headers, and `Cache-Control: no-store` on a 429.
+//! A [responder](Respond) builds the response. The default is [`Problem`]. [`Empty`] has no body,
+//! and [`respond_fn`] wraps a closure. The middleware then adds the headers that the responder has
+//! not set: `Retry-After`, the rate limit headers, and `Cache-Control: no-store` on a 429.
 //!
 //! ```
 //! use http::{Request, Response};

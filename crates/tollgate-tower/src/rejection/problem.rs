@@ -11,8 +11,9 @@ use crate::headers::number_value;
 /// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
 /// A denial has the type `quota-exceeded` and lists the `violated-policies`, as
-/// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. An overload has the type
-/// `temporary-reduced-capacity` of the same draft. The document never contains the key.
+/// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. An
+/// overload has the type `temporary-reduced-capacity` of the same draft. The document never
+/// contains the key.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -33,11 +34,11 @@ use crate::headers::number_value;
 /// # }
 /// ```
 ///
-/// The body follows the `Accept` header ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1)).
-/// A client that prefers text, such as a browser, receives one line of text. A client that accepts
-/// neither JSON nor text receives an empty body. A HEAD request receives the headers of a GET request,
-/// `Content-Length` included, and no body
-/// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.6)).
+/// The body follows the `Accept` header ([RFC
+/// 9110](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.1)). A client that prefers text, such
+/// as a browser, receives one line of text. A client that accepts neither JSON nor text receives an
+/// empty body. A HEAD request receives the headers of a GET request, `Content-Length` included, and
+/// no body ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.6)).
 ///
 /// The draft asks IANA to register the types. Until then, [`types_at`](Self::types_at) can point to
 /// pages of your own.
@@ -69,8 +70,8 @@ impl Problem {
 
     /// Creates a responder with types of your own.
     ///
-    /// The type of a denial is `base` followed by `#quota-exceeded`. The type of an overload is `base` followed by
-    /// `#temporary-reduced-capacity`.
+    /// The type of a denial is `base` followed by `#quota-exceeded`. The type of an overload is
+    /// `base` followed by `#temporary-reduced-capacity`.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -141,8 +142,8 @@ impl Problem {
         json
     }
 
-    /// Writes the document of a denial without formatting machinery: under attack, most responses are denials. The name
-    /// of a policy needs no escapes.
+    /// Writes the document of a denial without formatting machinery: under attack, most responses
+    /// are denials. The name of a policy needs no escapes.
     fn denial(&self, rejection: &Rejection<'_>) -> String {
         const POLICY: &str = r#","detail":"Policy "#;
         const WAIT: &str = ": try again in ";
@@ -163,7 +164,8 @@ impl Problem {
         let detail = wait.map_or(0, |(name, seconds)| {
             POLICY.len() + name.len() + WAIT.len() + seconds.len() + SECONDS.len()
         });
-        // The comma in front of each name but the first takes the byte that the closing brace does not.
+        // The comma in front of each name but the first takes the byte that the closing brace does
+        // not.
         let names: usize = violated().map(|name| name.len() + r#""","#.len()).sum();
         let mut json =
             String::with_capacity(self.denial.len() + detail + VIOLATED.len() + names + 1);
@@ -288,8 +290,8 @@ pub(super) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie with text. A HEAD
-    /// request has the format of a GET request.
+    /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie
+    /// with text. A HEAD request has the format of a GET request.
     pub(super) fn of(request: &Parts) -> Self {
         if request.method == Method::CONNECT {
             return Self::Empty;
@@ -311,7 +313,8 @@ impl BodyFormat {
     }
 }
 
-/// Returns the quality of a family of media types in thousandths, by the most specific range that matches.
+/// Returns the quality of a family of media types in thousandths, by the most specific range that
+/// matches.
 fn quality(headers: &HeaderMap, types: &[&str], range: &str) -> u16 {
     let mut best = (0, 0);
     for line in headers.get_all(header::ACCEPT) {

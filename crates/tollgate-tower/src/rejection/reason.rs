@@ -14,8 +14,8 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     reason: Reason<'a>,
-    /// The states of the policies, if the request was denied. They are derived from the decision once, and the
-    /// document and the headers read them here.
+    /// The states of the policies, if the request was denied. They are derived from the decision
+    /// once, and the document and the headers read them here.
     states: &'a [PolicyState<'a>],
     retry_after: Option<Duration>,
     /// The policy of an outer layer that the client waits for, if that wait is the longest.
@@ -38,18 +38,20 @@ pub enum Reason<'a> {
     CostNeverFits(&'a Error),
     /// The request has no key.
     MissingKey(&'a KeyError),
-    /// The service is [set up wrongly](crate::key::KeyErrorKind::Misconfigured), so that no request can be limited.
+    /// The service is [set up wrongly](crate::key::KeyErrorKind::Misconfigured), so that no request
+    /// can be limited.
     Misconfigured(&'a KeyError),
     /// There is no decision. Most often, the store did not answer, and the limiter is
-    /// [closed](tollgate::Outage::Closed) in an outage. The other causes are limits of a tenant that
-    /// [could not be fetched](tollgate::tenants::SourceOutage::Closed), and a
-    /// [lost permit](crate::concurrency#lost-permits).
+    /// [closed](tollgate::Outage::Closed) in an outage. The other causes are limits of a tenant
+    /// that [could not be fetched](tollgate::tenants::SourceOutage::Closed), and a [lost
+    /// permit](crate::concurrency#lost-permits).
     Unavailable(&'a Error),
     /// The key holds as many permits as it may: too many of its requests are in flight. A
     /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) rejects the request.
     NoPermit(&'a PermitDenied),
-    /// The service is overloaded: an [adaptive limiter](crate::adaptive) sheds the request, or all permits of a limit
-    /// that [protects the service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
+    /// The service is overloaded: an [adaptive limiter](crate::adaptive) sheds the request, or all
+    /// permits of a limit that [protects the
+    /// service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
     Overloaded(&'a Overload),
 }
 
@@ -74,7 +76,8 @@ impl<'a> Reason<'a> {
     }
 
     /// Returns the states of the policies, if the request was denied.
-    // Inlined by force, and filled one by one: the states are built where they are read, instead of being copied.
+    // Inlined by force, and filled one by one: the states are built where they are read, instead of
+    // being copied.
     #[inline(always)]
     pub(crate) fn states(self) -> SmallVec<[PolicyState<'a>; 4]> {
         let mut states = SmallVec::new();
@@ -85,7 +88,8 @@ impl<'a> Reason<'a> {
     }
 
     /// Returns the stable word for logs and metrics: `denied`, `blocked`, `forbidden`,
-    /// `cost_never_fits`, `missing_key`, `misconfigured`, `unavailable`, `no_permit` or `overloaded`.
+    /// `cost_never_fits`, `missing_key`, `misconfigured`, `unavailable`, `no_permit` or
+    /// `overloaded`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -168,8 +172,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// Returns the decision, if the request was denied. If several limits deny, it is the decision with the longest
-    /// wait.
+    /// Returns the decision, if the request was denied. If several limits deny, it is the decision
+    /// with the longest wait.
     #[must_use]
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.reason {
@@ -178,7 +182,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// Returns the states of the policies, in the order of the limiter. Empty unless the request was denied.
+    /// Returns the states of the policies, in the order of the limiter. Empty unless the request
+    /// was denied.
     ///
     /// If several limits deny, the states of the limit with the longest wait come first.
     #[must_use]
@@ -199,19 +204,20 @@ impl<'a> Rejection<'a> {
         Some(state.policy().name())
     }
 
-    /// Returns the time until the request fits, if it was denied. If it was shed or got no permit, the time is an
-    /// estimate.
+    /// Returns the time until the request fits, if it was denied. If it was shed or got no permit,
+    /// the time is an estimate.
     ///
-    /// For a denial it is the exact time of this layer, plus the [jitter](crate::RateLimitBuilder::retry_jitter). If an
-    /// outer layer has no unit left for a longer time, it is the time of that layer, unless that layer may give units back
-    /// for the response.
+    /// For a denial it is the exact time of this layer, plus the
+    /// [jitter](crate::RateLimitBuilder::retry_jitter). If an outer layer has no unit left for a
+    /// longer time, it is the time of that layer, unless that layer may give units back for the
+    /// response.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Returns the value of `Retry-After`, if the request was denied, shed or got no permit: whole seconds, rounded up,
-    /// at least 1.
+    /// Returns the value of `Retry-After`, if the request was denied, shed or got no permit: whole
+    /// seconds, rounded up, at least 1.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after
@@ -231,7 +237,8 @@ impl fmt::Debug for Rejection<'_> {
 /// Describes a request that was shed, because too many requests are in flight.
 ///
 /// An [`AdaptiveLimiter`](crate::adaptive::AdaptiveLimiter) returns it. A
-/// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) that protects the service reports it too.
+/// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) that protects the service reports it
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
     pub(crate) in_flight: u32,
@@ -246,8 +253,9 @@ impl Overload {
         self.in_flight
     }
 
-    /// Returns the number of requests in flight that the limiter allows. For an adaptive limiter, it is the share of
-    /// the limit that the [class](crate::adaptive::Class) of the request may use.
+    /// Returns the number of requests in flight that the limiter allows. For an adaptive limiter,
+    /// it is the share of the limit that the [class](crate::adaptive::Class) of the request may
+    /// use.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
@@ -255,9 +263,10 @@ impl Overload {
 
     /// Returns the time after which the client should try again.
     ///
-    /// It is an estimate, unlike the wait for a quota: nobody knows when a service is less busy. An adaptive limiter
-    /// returns the mean latency of the last window, or the length of a window if that is longer. A concurrency limit
-    /// returns [its own estimate](tollgate::permits::PermitDenied::retry_after).
+    /// It is an estimate, unlike the wait for a quota: nobody knows when a service is less busy. An
+    /// adaptive limiter returns the mean latency of the last window, or the length of a window if
+    /// that is longer. A concurrency limit returns [its own
+    /// estimate](tollgate::permits::PermitDenied::retry_after).
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.retry_after

@@ -10,8 +10,9 @@ use crate::headers::{
 
 /// Builds the response to a request that the middleware rejects.
 ///
-/// Implement it to reject requests in the format of your service, or wrap a closure in [`respond_fn`]. `B` is the body
-/// type of the inner service, because a rejection has the same type as a response of the service.
+/// Implement it to reject requests in the format of your service, or wrap a closure in
+/// [`respond_fn`]. `B` is the body type of the inner service, because a rejection has the same type
+/// as a response of the service.
 ///
 /// ```
 /// use http::Response;
@@ -46,8 +47,8 @@ pub trait Respond<B>: Send + Sync + 'static {
     /// Returns whether the middleware adds `Retry-After` and `Cache-Control` to this response. The
     /// default is `true`.
     ///
-    /// Return `false` when the protocol of the client has other fields for the wait, as gRPC has. The rate limit
-    /// headers do not depend on this method.
+    /// Return `false` when the protocol of the client has other fields for the wait, as gRPC has.
+    /// The rate limit headers do not depend on this method.
     fn adds_retry_after(&self, rejection: &Rejection<'_>) -> bool {
         let _ = rejection;
         true
@@ -159,7 +160,8 @@ impl<F> fmt::Debug for RespondFn<F> {
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Adds the headers that the responder has not set. `Retry-After` and `Cache-Control` are added on request.
+/// Adds the headers that the responder has not set. `Retry-After` and `Cache-Control` are added on
+/// request.
 pub(crate) fn add_headers(
     rejection: &Rejection<'_>,
     writer: Option<&HeaderWriter>,

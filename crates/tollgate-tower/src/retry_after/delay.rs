@@ -28,7 +28,8 @@ pub(crate) fn of(status: StatusCode, headers: &HeaderMap, settings: &Settings) -
     if !is_rejected {
         return until_more;
     }
-    // The clock of the server may be behind, so that a reset of zero says nothing after a rejection.
+    // The clock of the server may be behind, so that a reset of zero says nothing after a
+    // rejection.
     let is_useful = |delay: &Duration| !delay.is_zero();
     let until_full = || if is_cached { None } else { until_full(headers) };
     Some(
@@ -54,7 +55,8 @@ fn until_more(headers: &HeaderMap) -> Option<Duration> {
         }
     }
     let lines = lines_of(headers, &RATELIMIT);
-    // A header that does not parse is ignored as a whole, and so is one with a member that is not the state of a policy.
+    // A header that does not parse is ignored as a whole, and so is one with a member that is not
+    // the state of a policy.
     let states = Members::parse(&lines)?;
     if !states
         .iter()
@@ -71,9 +73,9 @@ fn until_more(headers: &HeaderMap) -> Option<Duration> {
 
 /// Returns the reset of the limit of a language-model service that has rejected a request.
 ///
-/// A limit is full later than the next request fits, so the reset is an upper bound of the delay. A response without
-/// `Retry-After` names no better one. A response that accepts a request is not asked: its resets would delay the next
-/// request for no reason.
+/// A limit is full later than the next request fits, so the reset is an upper bound of the delay. A
+/// response without `Retry-After` names no better one. A response that accepts a request is not
+/// asked: its resets would delay the next request for no reason.
 fn until_full(headers: &HeaderMap) -> Option<Duration> {
     let groups = [HeaderFormat::OpenAi, HeaderFormat::Anthropic]
         .into_iter()

@@ -12,14 +12,16 @@ use crate::gate::Gated;
 /// 1. `retry-after-ms` of a 429 or 503, in milliseconds.
 /// 2. `Retry-After` of a 429 or 503, in seconds or as a date.
 /// 3. `RateLimit` (revisions 08 to 11), `RateLimit-Remaining` or `X-RateLimit-Remaining` without
-///    remaining units, on a response with any status: the time until there are more. `X-RateLimit-Reset` may
-///    count seconds from now or since the Unix epoch.
-/// 4. `x-ratelimit-reset-requests` and `x-ratelimit-reset-tokens` (OpenAI), or the `anthropic-ratelimit-…-reset` of
-///    requests, tokens, input tokens and output tokens, of a 429 or 503: the longest reset of the units that are spent.
-///    If no unit is spent, it is the longest reset of the tokens.
+///    remaining units, on a response with any status: the time until there are more.
+///    `X-RateLimit-Reset` may count seconds from now or since the Unix epoch.
+/// 4. `x-ratelimit-reset-requests` and `x-ratelimit-reset-tokens` (OpenAI), or the
+///    `anthropic-ratelimit-…-reset` of requests, tokens, input tokens and output tokens, of a 429
+///    or 503: the longest reset of the units that are spent. If no unit is spent, it is the longest
+///    reset of the tokens.
 /// 5. The [`fallback`](Self::fallback), after a 429 or 503.
 ///
-/// With [`delay_on_forbidden`](Self::delay_on_forbidden), the layer reads the first two from a 403 too. It ignores:
+/// With [`delay_on_forbidden`](Self::delay_on_forbidden), the layer reads the first two from a 403
+/// too. It ignores:
 ///
 /// - a header that does not parse,
 /// - a reset in the past, after a 429 or 503,
@@ -27,9 +29,9 @@ use crate::gate::Gated;
 ///
 /// No delay is longer than the [`cap`](Self::cap). The [`jitter`](Self::jitter) is added to it.
 ///
-/// The layer repeats nothing: the caller receives the 429 that causes a delay, and only later requests wait. Other
-/// processes do not know of the delay. `outgoing::OutgoingLayer` (feature `outgoing`) repeats requests, and shares the
-/// delay between processes.
+/// The layer repeats nothing: the caller receives the 429 that causes a delay, and only later
+/// requests wait. Other processes do not know of the delay. `outgoing::OutgoingLayer` (feature
+/// `outgoing`) repeats requests, and shares the delay between processes.
 ///
 /// Each call of [`layer`](Layer::layer) creates a service for one remote server. The clones of the
 /// service share its delay.
@@ -68,13 +70,15 @@ impl RetryAfterLayer {
         }
     }
 
-    /// Sets the longest delay that one response can cause, without the [`jitter`](Self::jitter). The default is 60 s.
+    /// Sets the longest delay that one response can cause, without the [`jitter`](Self::jitter).
+    /// The default is 60 s.
     pub const fn cap(mut self, cap: Duration) -> Self {
         self.settings.cap = cap;
         self
     }
 
-    /// Sets the jitter: each delay grows by a random share of itself, up to `share`. The default is 0.1.
+    /// Sets the jitter: each delay grows by a random share of itself, up to `share`. The default is
+    /// 0.1.
     ///
     /// Without jitter, many clients would come back at the same instant. It never shortens a delay.
     ///
@@ -101,7 +105,8 @@ impl RetryAfterLayer {
     /// GitHub responds with 403 or 429 when a client exceeds a secondary limit:
     ///
     /// - A 403 with `Retry-After` causes a delay with this option.
-    /// - A 403 with `X-RateLimit-Remaining: 0` causes a delay until `X-RateLimit-Reset`, with and without this option.
+    /// - A 403 with `X-RateLimit-Remaining: 0` causes a delay until `X-RateLimit-Reset`, with and
+    ///   without this option.
     /// - Any other 403 causes no delay, because it means that the client lacks a permission.
     /// - For a 429 without these headers, GitHub asks clients to wait for one minute: set the
     ///   [`fallback`](Self::fallback) to 60 s.

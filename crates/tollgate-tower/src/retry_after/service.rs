@@ -18,8 +18,8 @@ use crate::gate::{Gate, Gated, Verdict, take_ready};
 
 /// Delays the requests of an inner service. [`RetryAfterLayer`](super::RetryAfterLayer) creates it.
 ///
-/// Its response and error types are those of the inner service. Clones share the delay. A request that
-/// is dropped during its delay is never sent.
+/// Its response and error types are those of the inner service. Clones share the delay. A request
+/// that is dropped during its delay is never sent.
 pub type RetryAfter<S> = Gated<S, Delay>;
 
 /// Holds requests back until the remote server accepts them again.
@@ -80,7 +80,8 @@ impl Delay {
     }
 
     fn closed(&self) -> MutexGuard<'_, Option<Closed>> {
-        // A poisoned lock is harmless: the value is replaced as a whole, so no panic leaves it half written.
+        // A poisoned lock is harmless: the value is replaced as a whole, so no panic leaves it half
+        // written.
         self.0.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

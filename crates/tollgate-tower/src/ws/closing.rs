@@ -19,8 +19,8 @@ const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// Sends a close frame, and reads until the client has answered it.
 ///
-/// Discards what it receives meanwhile. A socket that is dropped with unread messages resets the connection, and the
-/// close frame may be lost.
+/// Discards what it receives meanwhile. A socket that is dropped with unread messages resets the
+/// connection, and the close frame may be lost.
 pub(super) struct Closing {
     sending: Sending,
     time_left: Pin<Box<Sleep>>,
@@ -47,7 +47,8 @@ impl Closing {
         if let Poll::Ready(Err(_)) = self.poll_send(socket, cx) {
             return Poll::Ready(());
         }
-        // Reads also while the frame waits: a client whose own messages are not read may read nothing either.
+        // Reads also while the frame waits: a client whose own messages are not read may read
+        // nothing either.
         while let Poll::Ready(received) = Pin::new(&mut *socket).poll_next(cx) {
             if !matches!(received, Some(Ok(_))) {
                 return Poll::Ready(());

@@ -1,12 +1,14 @@
 //! Charges the messages that a WebSocket receives.
 //!
-//! A layer charges the request that opens a socket, once. The client can then send any number of messages at no further
-//! cost. A [`LimitedSocket`] wraps the socket of axum, and charges each message before the handler sees it: one unit, its
-//! [bytes](LimitedSocket::bytes), or [any cost](LimitedSocket::cost).
+//! A layer charges the request that opens a socket, once. The client can then send any number of
+//! messages at no further cost. A [`LimitedSocket`] wraps the socket of axum, and charges each
+//! message before the handler sees it: one unit, its [bytes](LimitedSocket::bytes), or [any
+//! cost](LimitedSocket::cost).
 //!
-//! A [`RequestLimiter`] holds the limiter and the key. A layer around the route inserts one for the key of the request:
-//! see [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter). [`RequestLimiter::new`] takes any
-//! limiter and any key.
+//! A [`RequestLimiter`] holds the limiter and the key. A layer around the route inserts one for the
+//! key of the request: see
+//! [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter).
+//! [`RequestLimiter::new`] takes any limiter and any key.
 //!
 //! ```
 //! use std::{net::SocketAddr, time::Duration};
@@ -43,10 +45,10 @@
 //! | [`RequestLimiter::wait`] | waits for its turn. The socket is not read meanwhile, so the client is slowed down by TCP. A message whose turn would come too late closes the socket, or is dropped |
 //! | [`drop_denied`](LimitedSocket::drop_denied) | is dropped and [counted](LimitedSocket::dropped). Your closure receives it |
 //!
-//! In a [leaky bucket](tollgate::Policy::leaky_bucket) a message waits with and without an option. If the layer is in
-//! [shadow mode](crate::RateLimitBuilder::shadow), each message passes at once, and so does each message of an
-//! [exempt](crate::RateLimitBuilder::exempt) request. Messages have the [priority](crate::RateLimitBuilder::priority) of
-//! their request.
+//! In a [leaky bucket](tollgate::Policy::leaky_bucket) a message waits with and without an option.
+//! If the layer is in [shadow mode](crate::RateLimitBuilder::shadow), each message passes at once,
+//! and so does each message of an [exempt](crate::RateLimitBuilder::exempt) request. Messages have
+//! the [priority](crate::RateLimitBuilder::priority) of their request.
 //!
 //! The close code shows the client whether a new connection helps:
 //!
@@ -57,20 +59,22 @@
 //! | 1011 | the limiter is misconfigured: the key has too few levels, or no runtime has been started |
 //! | 1013 | the store did not decide, and the limiter is [closed](tollgate::Outage::Closed) in an outage. With any other `Outage` the limiter decides itself |
 //!
-//! [`close_with`](LimitedSocket::close_with) chooses another code or reason. After the close frame, the socket waits
-//! for the close frame of the client, for up to 2 s, and discards all other messages. Otherwise the connection would be
-//! reset, and the client could lose the close frame. Then the handler receives a [`Refusal`] as an error, and the
-//! stream ends. After the close frame, sending returns an error.
+//! [`close_with`](LimitedSocket::close_with) chooses another code or reason. After the close frame,
+//! the socket waits for the close frame of the client, for up to 2 s, and discards all other
+//! messages. Otherwise the connection would be reset, and the client could lose the close frame.
+//! Then the handler receives a [`Refusal`] as an error, and the stream ends. After the close frame,
+//! sending returns an error.
 //!
 //! # What is not charged
 //!
-//! - Pings and pongs, unless [`control_cost`](LimitedSocket::control_cost) is set, and close frames.
+//! - Pings and pongs, unless [`control_cost`](LimitedSocket::control_cost) is set, and close
+//!   frames.
 //! - Messages that the server sends. A handler charges those by [`RequestLimiter::check`].
-//! - Frames. A message of several frames is one message. It is in memory before it is charged, so set
-//!   [`max_message_size`](axum::extract::ws::WebSocketUpgrade::max_message_size).
+//! - Frames. A message of several frames is one message. It is in memory before it is charged, so
+//!   set [`max_message_size`](axum::extract::ws::WebSocketUpgrade::max_message_size).
 //!
-//! A message that waits delays the pings behind it. Keep the longest wait below the time after which the client or a
-//! proxy closes a silent connection.
+//! A message that waits delays the pings behind it. Keep the longest wait below the time after
+//! which the client or a proxy closes a silent connection.
 
 mod closing;
 mod refusal;
@@ -96,18 +100,20 @@ pub use refusal::Refusal;
 
 /// Charges the messages that a WebSocket receives, and passes on those that are paid for.
 ///
-/// It is a stream and a sink, as the socket is. The [module](self) has an example, and describes what happens at the
-/// limit.
+/// It is a stream and a sink, as the socket is. The [module](self) has an example, and describes
+/// what happens at the limit.
 ///
 /// # Cancellation
 ///
-/// The socket holds the message that is being charged. Dropping a future of [`recv`](Self::recv), or of a stream
-/// combinator, loses no message and charges none twice: the next call goes on with it. If the socket is dropped while a
-/// message waits, its units are refunded. If it is dropped while the store decides, the units may be spent.
+/// The socket holds the message that is being charged. Dropping a future of [`recv`](Self::recv),
+/// or of a stream combinator, loses no message and charges none twice: the next call goes on with
+/// it. If the socket is dropped while a message waits, its units are refunded. If it is dropped
+/// while the store decides, the units may be spent.
 ///
 /// # Panics
 ///
-/// Reading panics when the limit closes the socket outside of a tokio runtime, or in a runtime without timers.
+/// Reading panics when the limit closes the socket outside of a tokio runtime, or in a runtime
+/// without timers.
 #[must_use = "streams do nothing unless polled"]
 pub struct LimitedSocket<S = WebSocket> {
     socket: S,
@@ -115,7 +121,8 @@ pub struct LimitedSocket<S = WebSocket> {
     options: Options,
     state: SocketState,
     dropped: u64,
-    /// A task that waits for the sink. It is woken when the socket closes, because the close frame takes its place.
+    /// A task that waits for the sink. It is woken when the socket closes, because the close frame
+    /// takes its place.
     sender: Option<Waker>,
 }
 
@@ -157,8 +164,8 @@ impl<S> LimitedSocket<S> {
         }
     }
 
-    /// Sets the cost of a text or binary message. The default is one unit. A message with a cost of zero passes without
-    /// a check.
+    /// Sets the cost of a text or binary message. The default is one unit. A message with a cost of
+    /// zero passes without a check.
     pub fn cost(mut self, cost: impl Fn(&Message) -> Cost + Send + 'static) -> Self {
         self.options.cost = Some(Box::new(cost));
         self
@@ -166,7 +173,8 @@ impl<S> LimitedSocket<S> {
 
     /// Charges one unit for each byte of the payload. An empty message costs one unit.
     ///
-    /// A message that is longer than the burst never fits, so choose a burst above the longest message.
+    /// A message that is longer than the burst never fits, so choose a burst above the longest
+    /// message.
     pub fn bytes(self) -> Self {
         self.cost(|message| Cost::new(payload(message).max(1)))
     }
@@ -181,7 +189,8 @@ impl<S> LimitedSocket<S> {
 
     /// Passes messages beyond the limit to a closure instead of closing the socket.
     ///
-    /// The closure runs in the task that reads, so it must not block. If the store does not decide, the socket closes.
+    /// The closure runs in the task that reads, so it must not block. If the store does not decide,
+    /// the socket closes.
     pub fn drop_denied(
         mut self,
         on_dropped: impl FnMut(Message, Refusal) + Send + 'static,
@@ -270,7 +279,8 @@ where
     ///
     /// # Errors
     ///
-    /// Returns the error of the socket. When the limit has closed the socket, the inner error is a [`Refusal`].
+    /// Returns the error of the socket. When the limit has closed the socket, the inner error is a
+    /// [`Refusal`].
     pub async fn recv(&mut self) -> Option<Result<Message, Error>> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

@@ -7,8 +7,8 @@ use crate::headers::round_up;
 
 /// The reason why a message was dropped, or why the socket was closed.
 ///
-/// The stream of a [`LimitedSocket`](super::LimitedSocket) returns it inside an [`axum::Error`]. `Display` is the reason in
-/// the close frame.
+/// The stream of a [`LimitedSocket`](super::LimitedSocket) returns it inside an [`axum::Error`].
+/// `Display` is the reason in the close frame.
 ///
 /// ```
 /// use tollgate_tower::ws::Refusal;

@@ -55,7 +55,8 @@ fn request() -> Request<()> {
     request
 }
 
-/// Returns the allocations of the last of many requests. The layer inspects the first 1024 for double counts.
+/// Returns the allocations of the last of many requests. The layer inspects the first 1024 for
+/// double counts.
 fn allocations<S, B>(mut service: S) -> u64
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,

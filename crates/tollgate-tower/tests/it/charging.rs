@@ -30,7 +30,8 @@ async fn refunds_are_done() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-/// Sends one request to a service, for up to `patience`. Returns the outcomes that the layer has seen.
+/// Sends one request to a service, for up to `patience`. Returns the outcomes that the layer has
+/// seen.
 async fn outcomes<S>(limiter: &Limiter, service: S, patience: Duration) -> Vec<String>
 where
     S: Service<Request<()>, Response = Response<String>, Error = BoxError, Future: Send> + Clone,
@@ -141,7 +142,8 @@ fn log_in()
     })
 }
 
-/// Sends requests at once that the service answers with `status`. Returns the number of responses with each status.
+/// Sends requests at once that the service answers with `status`. Returns the number of responses
+/// with each status.
 async fn at_once<S>(service: &S, status: u16, count: usize) -> (usize, usize)
 where
     S: Service<Request<u16>, Response = Response<String>, Error = Infallible> + Clone,
@@ -179,7 +181,8 @@ async fn thirty_right_log_ins_at_once_all_pass_with_charge_after_and_not_with_ch
         assert_eq!(at_once(&before, 200, 30).await, (2, 28));
         assert_eq!(left(&limiter).await, 2);
 
-        // Wrong log-ins one after the other never exceed the quota, and then even a right one is denied.
+        // Wrong log-ins one after the other never exceed the quota, and then even a right one is
+        // denied.
         for expected in [(1, 0), (1, 0), (0, 1)] {
             assert_eq!(at_once(&after, 401, 1).await, expected);
         }

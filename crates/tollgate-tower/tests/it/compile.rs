@@ -116,7 +116,8 @@ impl<B> Service<Request<()>> for Answers<B> {
 fn is_service<S: Service<Request<()>>>(_: S) {}
 "#;
 
-/// Compiles the programs in a crate of their own, which keeps its build: only the first run is slow.
+/// Compiles the programs in a crate of their own, which keeps its build: only the first run is
+/// slow.
 fn compile(programs: &[(String, String)]) -> String {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compile");

@@ -44,7 +44,8 @@ fn parts(response: &Response<String>) -> String {
     )
 }
 
-/// Returns the responses of a layer that has denied before and of a new one, in one tenth of a second.
+/// Returns the responses of a layer that has denied before and of a new one, in one tenth of a
+/// second.
 async fn both<L>(used: &L, new: impl Fn() -> L, at: usize) -> [Response<String>; 2]
 where
     L: Layer<BoxedService>,
@@ -54,7 +55,8 @@ where
     in_one_tenth(async || [send(used, request()).await, send(&new(), request()).await]).await
 }
 
-/// Compares the denials of layers that have denied before with those of new layers, at every step of the clock.
+/// Compares the denials of layers that have denied before with those of new layers, at every step
+/// of the clock.
 async fn assert_denials_depend_on_the_state_alone(
     limiter: Limiter,
     clock: Clock,

@@ -358,7 +358,8 @@ async fn guards_end_over_http_1_and_http_2_for_whole_chunked_and_endless_bodies(
             Some(BodyEnd::Failed),
             "HTTP/2: {is_http2}"
         );
-        // The guard does not read the length here, and HTTP/1 does not ask for the end of such a body.
+        // The guard does not read the length here, and HTTP/1 does not ask for the end of such a
+        // body.
         let body = send(Method::GET, "/known")
             .await
             .unwrap()

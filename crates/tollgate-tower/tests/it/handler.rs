@@ -155,7 +155,8 @@ async fn assert_equal_answers<R: Respond<String>>(
                     }
                 };
                 let (mut found, mut expected) = (answer(true).await, answer(false).await);
-                // Two formats write instants. The clock may have passed a second between the two answers.
+                // Two formats write instants. The clock may have passed a second between the two
+                // answers.
                 for _ in 0..5 {
                     if found == expected {
                         break;

@@ -33,7 +33,8 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
     lines
 }
 
-/// The fields that each format writes with an admission and with a denial. `NOW` stands for an instant a second from now.
+/// The fields that each format writes with an admission and with a denial. `NOW` stands for an
+/// instant a second from now.
 const FORMATS: [(HeaderFormat, &str, &str); 11] = [
     (
         HeaderFormat::Ietf08,
@@ -142,7 +143,8 @@ async fn every_format_names_the_headers_that_it_writes() {
             .collect();
         let mut named: Vec<_> = format.names().map(|name| name.to_string()).collect();
         if matches!(format, HeaderFormat::OpenAi | HeaderFormat::Anthropic) {
-            // The policies count requests. The headers of tokens appear with a policy that counts them.
+            // The policies count requests. The headers of tokens appear with a policy that counts
+            // them.
             named.retain(|name| !name.contains("-tokens"));
         }
         written.sort();

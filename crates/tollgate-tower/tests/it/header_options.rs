@@ -127,7 +127,8 @@ fn seconds_after(text: &str, begin: &str) -> Option<u64> {
         .ok()
 }
 
-/// Asserts that the reset of the requests is the wait, in the formats with a group of headers for each unit.
+/// Asserts that the reset of the requests is the wait, in the formats with a group of headers for
+/// each unit.
 fn assert_unit_reset(response: &Response<String>, format: HeaderFormat, wait: u64) {
     if format == HeaderFormat::OpenAi {
         let millis: u64 = header(response, "retry-after-ms").unwrap().parse().unwrap();

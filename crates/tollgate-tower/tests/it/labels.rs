@@ -74,7 +74,8 @@ async fn every_rejection_is_logged_with_the_names_of_the_call() {
     assert_eq!(lines.await, expected);
 }
 
-/// Charges `count` further units for one request, one by one. Returns how many the request limiter admits.
+/// Charges `count` further units for one request, one by one. Returns how many the request limiter
+/// admits.
 async fn admitted<L>(layer: &L, count: usize) -> usize
 where
     L: Layer<BoxedService>,
@@ -194,7 +195,8 @@ mod counts {
             series.count("tollgate_rejections_total reason=denied path=/export"),
             1
         );
-        // Three outcomes for each of three paths, and two reasons. Of the limiter, three outcomes and one policy.
+        // Three outcomes for each of three paths, and two reasons. Of the limiter, three outcomes
+        // and one policy.
         assert_eq!(series.0.len(), 3 * 3 + 2 + 4, "{:?}", series.0.keys());
     }
 

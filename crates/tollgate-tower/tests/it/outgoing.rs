@@ -434,7 +434,8 @@ async fn no_attempt_begins_after_the_longest_wait() {
             .build();
         let api = Api::new(&[(429, &[("retry-after", "4"), ("x-from", "service")])]);
         let response = call(&layer, &api, post("")).await;
-        // A third repetition would begin after 12 s. The caller need not wait for the end of the 10 s.
+        // A third repetition would begin after 12 s. The caller need not wait for the end of the 10
+        // s.
         assert_near(&api.millis(), &[0, 4_000, 8_000]);
         assert!(response.headers().contains_key("x-from"));
         assert!(api.start.elapsed() < Duration::from_millis(8_100));

@@ -127,7 +127,8 @@ async fn a_shorter_delay_does_not_end_a_longer_one() {
     // The longer delay arrives first, and then last.
     for responses in [&[(429, "10"), (429, "3")], &[(429, "3"), (429, "10")]] {
         let api = late_server(EXACT, responses, Duration::from_millis(5));
-        // Both requests are sent before the first response, and the responses arrive one after the other.
+        // Both requests are sent before the first response, and the responses arrive one after the
+        // other.
         let first = tokio::spawn(api.service.clone().oneshot(request()));
         sleep(Duration::from_millis(2)).await;
         let second = tokio::spawn(api.service.clone().oneshot(request()));
@@ -306,7 +307,8 @@ async fn a_delay_is_that_of_the_first_header_that_says_one() {
     }
 }
 
-/// The answers of GitHub: <https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api>.
+/// The answers of GitHub:
+/// <https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api>.
 #[tokio::test(start_paused = true)]
 async fn a_403_of_github_delays_when_it_is_asked_for() {
     let secondary = [

@@ -54,7 +54,8 @@ where
     response
 }
 
-/// Returns all times that the headers report for the moment when more units are available, in seconds from now.
+/// Returns all times that the headers report for the moment when more units are available, in
+/// seconds from now.
 fn times(headers: &HeaderMap) -> Vec<(String, u64)> {
     let now = second();
     let mut times = Vec::new();
@@ -137,7 +138,8 @@ async fn a_denial_reports_the_wait_of_the_strictest_layer_in_every_format() {
                 ("*/*", r#""detail":"Policy slow: try again in 3600 s.""#),
                 ("text/html", "slow: try again in 3600 s."),
             ] {
-                // The outer layer admits the request, which leaves no unit. The inner layer denies it.
+                // The outer layer admits the request, which leaves no unit. The inner layer denies
+                // it.
                 let service = if is_slow_outside {
                     let outer = layer(SLOW, format, 1).await;
                     outer.layer(BoxedService::new(
@@ -215,7 +217,8 @@ async fn of_two_spent_layers_the_longer_wait_is_reported() {
             };
             let response = call(service, "*/*").await;
             assert_eq!(response.status(), StatusCode::OK);
-            // These formats report no time with an admitted request, so they may report either layer.
+            // These formats report no time with an admitted request, so they may report either
+            // layer.
             if !matches!(
                 format,
                 HeaderFormat::Spring | HeaderFormat::RetryAfter | HeaderFormat::TowerGovernor
@@ -384,7 +387,8 @@ async fn single_values_from_inside_stay_or_go_as_a_whole() {
     let legacy = HeaderFormat::Legacy {
         reset: ResetFormat::Seconds,
     };
-    // Two units are left of the quota outside, so values from inside that are as strict stay, although one is missing.
+    // Two units are left of the quota outside, so values from inside that are as strict stay,
+    // although one is missing.
     for (format, headers) in [
         (
             legacy,
@@ -416,7 +420,8 @@ async fn single_values_from_inside_stay_or_go_as_a_whole() {
         found.sort_unstable();
         assert_eq!(found, headers, "{format:?}");
     }
-    // These are less strict, or report no remaining units. They are replaced, and none of them is left.
+    // These are less strict, or report no remaining units. They are replaced, and none of them is
+    // left.
     for headers in [
         &[
             ("x-ratelimit-limit", "9"),

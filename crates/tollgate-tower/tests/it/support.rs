@@ -165,8 +165,9 @@ pub(crate) fn second() -> u64 {
         .as_secs()
 }
 
-/// Returns what `work` returns in one tenth of a second of the system clock. Some header formats show the time of a reset
-/// by that clock in whole seconds: it stays the same meanwhile when the reset is a whole number of tenths away.
+/// Returns what `work` returns in one tenth of a second of the system clock. Some header formats
+/// show the time of a reset by that clock in whole seconds: it stays the same meanwhile when the
+/// reset is a whole number of tenths away.
 pub(crate) async fn in_one_tenth<T>(mut work: impl AsyncFnMut() -> T) -> T {
     let tenth = || {
         SystemTime::now()
@@ -252,8 +253,8 @@ impl Subscriber for Log {
 
 /// Returns the log lines with this text that `work` has written.
 pub(crate) async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<String> {
-    // A second subscriber that stays alive. With a single one, a thread without it could disable the event for all
-    // threads.
+    // A second subscriber that stays alive. With a single one, a thread without it could disable
+    // the event for all threads.
     static SECOND: LazyLock<tracing::Dispatch> =
         LazyLock::new(|| tracing::Dispatch::new(Log::default()));
     LazyLock::force(&SECOND);

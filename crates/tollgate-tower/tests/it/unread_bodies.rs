@@ -131,7 +131,8 @@ async fn length(body: Bytes) -> String {
     body.len().to_string()
 }
 
-/// Holds a response back, so that a server that asks for the body after all asks before the response.
+/// Holds a response back, so that a server that asks for the body after all asks before the
+/// response.
 async fn hold_back(response: Response) -> Response {
     for _ in 0..10 {
         yield_now().await;
@@ -155,7 +156,8 @@ impl Connection {
         .await;
     }
 
-    /// Reads one response, and returns its status. `None` when the server has closed the connection.
+    /// Reads one response, and returns its status. `None` when the server has closed the
+    /// connection.
     async fn status(&mut self) -> Option<u16> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

@@ -33,7 +33,8 @@ async fn connect(server: &Server) -> SendRequest<Bytes> {
     client.ready().await.unwrap()
 }
 
-/// Sends the head of a request, and returns the status of the complete response with the stream of the body.
+/// Sends the head of a request, and returns the status of the complete response with the stream of
+/// the body.
 async fn open(client: &mut SendRequest<Bytes>, path: &str) -> (u16, SendStream<Bytes>) {
     let head = Request::post(format!("http://localhost{path}"))
         .body(())
@@ -48,7 +49,8 @@ async fn open(client: &mut SendRequest<Bytes>, path: &str) -> (u16, SendStream<B
     (head.status.as_u16(), upload)
 }
 
-/// Sends `length` bytes as the window allows, and returns the reason when the server resets the stream before.
+/// Sends `length` bytes as the window allows, and returns the reason when the server resets the
+/// stream before.
 async fn send(upload: &mut SendStream<Bytes>, length: usize) -> Result<(), Reason> {
     let mut left = length;
     while left > 0 {
@@ -112,7 +114,8 @@ async fn a_body_that_does_not_end_is_reset_at_the_time_limit() {
     }
 }
 
-/// The window of the connection is 1 MiB: kept unread, one body would take it from all other requests.
+/// The window of the connection is 1 MiB: kept unread, one body would take it from all other
+/// requests.
 #[tokio::test(start_paused = true)]
 async fn a_late_body_takes_nothing_of_the_window_of_the_connection() {
     let _clock = StoppedClock::start();

@@ -79,7 +79,8 @@ async fn a_later_request_never_passes_a_waiting_one() {
             start.elapsed()
         }
     });
-    // The unit is available at 1 s. The timer of the first request may be late, and the second arrives exactly then.
+    // The unit is available at 1 s. The timer of the first request may be late, and the second
+    // arrives exactly then.
     sleep(Duration::from_micros(999_900)).await;
     while start.elapsed() < Duration::from_millis(1001) {
         let probe = layer.clone();
@@ -176,7 +177,8 @@ async fn a_cancelled_request_leaves_the_queue_and_spends_nothing() {
         assert_eq!(first.await.unwrap(), StatusCode::OK);
         assert!(cancelled.await.unwrap().is_err());
         assert_eq!(last.await.unwrap(), StatusCode::OK);
-        // The turn of the request in the middle passes unused: another request may not have it and the turn behind it.
+        // The turn of the request in the middle passes unused: another request may not have it and
+        // the turn behind it.
         assert!(
             start.elapsed() < Duration::from_millis(3100),
             "{:?}",

@@ -1,4 +1,5 @@
-//! WebSockets whose messages are charged: over a pipe with a paused clock, and with a client of another library.
+//! WebSockets whose messages are charged: over a pipe with a paused clock, and with a client of
+//! another library.
 
 use std::{
     pin::Pin,
@@ -35,7 +36,8 @@ use crate::support::*;
 struct Pipe {
     received: UnboundedReceiver<Message>,
     sent: UnboundedSender<Message>,
-    /// The client reads nothing, so that nothing can be sent. Nobody is woken, as when another task waits.
+    /// The client reads nothing, so that nothing can be sent. Nobody is woken, as when another task
+    /// waits.
     is_full: bool,
     is_closed: bool,
 }
@@ -440,7 +442,8 @@ async fn an_application_chooses_the_close_frame() {
 
 type WsClient = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Serves an echo whose messages are charged by the layer around it. Also returns what ended the handlers.
+/// Serves an echo whose messages are charged by the layer around it. Also returns what ended the
+/// handlers.
 async fn echo(layer: RateLimitLayer<Global>) -> (WsClient, UnboundedReceiver<Option<Refusal>>) {
     let (ends, ended) = mpsc::unbounded_channel();
     let handler =

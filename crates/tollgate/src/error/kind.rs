@@ -25,11 +25,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Names the cause of an [`Error`](crate::Error), and of a decision that was made without the store.
+    /// Names the cause of an [`Error`](crate::Error), and of a decision that was made without the
+    /// store.
     ///
-    /// Each kind has one stable word, [`as_str`](Self::as_str), for metrics and alerts. The word does not change between
-    /// versions. [`is_config`](Self::is_config) and [`is_unavailable`](Self::is_unavailable) group the kinds by
-    /// what can be done about them.
+    /// Each kind has one stable word, [`as_str`](Self::as_str), for metrics and alerts. The word
+    /// does not change between versions. [`is_config`](Self::is_config) and
+    /// [`is_unavailable`](Self::is_unavailable) group the kinds by what can be done about them.
     ///
     /// ```
     /// use tollgate::ErrorKind;
@@ -47,43 +48,46 @@ kinds! {
         PermissionDenied = "acl",
         /// A key of the limiter holds data of another program.
         WrongType = "wrongtype",
-        /// The branches of a key lie in different slots of a cluster, so that no server can decide over all of them in
-        /// one step. Nothing was charged. Nest the branches in one outermost level ([`Key::child`](crate::Key::child)),
-        /// or check each branch with a limiter of its own.
+        /// The branches of a key lie in different slots of a cluster, so that no server can decide
+        /// over all of them in one step. Nothing was charged. Nest the branches in one outermost
+        /// level ([`Key::child`](crate::Key::child)), or check each branch with a limiter of its
+        /// own.
         CrossSlot = "crossslot",
         /// The server is a cluster and the store was not built for one, or the reverse.
         ClusterMismatch = "cluster",
         /// TLS failed: a certificate was refused, or one side does not use TLS.
         Tls = "tls",
-        /// The key has fewer levels or branches than a policy meters: see [`Policy::at_level`](crate::Policy::at_level)
-        /// and [`Policy::at_branch`](crate::Policy::at_branch).
+        /// The key has fewer levels or branches than a policy meters: see
+        /// [`Policy::at_level`](crate::Policy::at_level) and
+        /// [`Policy::at_branch`](crate::Policy::at_branch).
         KeyLevels = "levels",
-        /// A call that may have to wait was made outside a tokio runtime, or in a runtime without timers. Nothing was
-        /// sent. Await the call inside a runtime that is built with `enable_all`, or use
-        /// [`Limiter::block_on`](crate::Limiter::block_on). In a runtime without timers the first such call prints
-        /// tokio's panic, and a program that is compiled with `panic = "abort"` ends.
+        /// A call that may have to wait was made outside a tokio runtime, or in a runtime without
+        /// timers. Nothing was sent. Await the call inside a runtime that is built with
+        /// `enable_all`, or use [`Limiter::block_on`](crate::Limiter::block_on). In a runtime
+        /// without timers the first such call prints tokio's panic, and a program that is compiled
+        /// with `panic = "abort"` ends.
         NoRuntime = "runtime",
-        /// The cost is above the burst of a policy, so no wait would ever let the request pass. The state is unchanged.
-        /// Split the work, or refuse it for good.
+        /// The cost is above the burst of a policy, so no wait would ever let the request pass. The
+        /// state is unchanged. Split the work, or refuse it for good.
         CostExceedsBurst = "cost",
         /// The store cannot do this, for example list the entries of a policy that keeps none.
         Unsupported = "unsupported",
-        /// The store sent a reply that is not valid, or longer than any that was asked for. The cost may have been
-        /// charged.
+        /// The store sent a reply that is not valid, or longer than any that was asked for. The
+        /// cost may have been charged.
         Protocol = "protocol",
         /// The store did not answer before the deadline. The cost may have been charged.
         Timeout = "timeout",
         /// The store cannot be used, for a reason without a kind of its own.
         Unavailable = "unavailable",
-        /// The circuit breaker is open: earlier checks got no answer, so the server is not asked until it answers a
-        /// probe.
+        /// The circuit breaker is open: earlier checks got no answer, so the server is not asked
+        /// until it answers a probe.
         CircuitOpen = "breaker",
-        /// The round trip to the server leaves no room in the deadline of the check, so the server is not asked until
-        /// the round trip is shorter. Set a longer [`deadline`](crate::LimiterBuilder::deadline), or use a nearer
-        /// server.
+        /// The round trip to the server leaves no room in the deadline of the check, so the server
+        /// is not asked until the round trip is shorter. Set a longer
+        /// [`deadline`](crate::LimiterBuilder::deadline), or use a nearer server.
         Distant = "distant",
-        /// The answer would come after the deadline, because too many checks wait in this process. The server was not
-        /// asked.
+        /// The answer would come after the deadline, because too many checks wait in this process.
+        /// The server was not asked.
         Overloaded = "overload",
         /// Nothing listens at the address of the server.
         ConnectionRefused = "refused",
@@ -107,7 +111,8 @@ kinds! {
         ClusterDown = "clusterdown",
         /// The server accepts no more clients.
         TooManyClients = "maxclients",
-        /// The limits of a tenant cannot be fetched: see [`TenantLimiters`](crate::tenants::TenantLimiters).
+        /// The limits of a tenant cannot be fetched: see
+        /// [`TenantLimiters`](crate::tenants::TenantLimiters).
         SourceUnavailable = "source",
     }
 }
@@ -123,8 +128,8 @@ impl ErrorKind {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// Returns whether somebody has to change something: a value, a password, a right, the kind of server, the runtime.
-    /// A retry does not help.
+    /// Returns whether somebody has to change something: a value, a password, a right, the kind of
+    /// server, the runtime. A retry does not help.
     #[must_use]
     pub const fn is_config(self) -> bool {
         matches!(

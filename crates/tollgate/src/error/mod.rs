@@ -6,9 +6,9 @@ pub use kind::ErrorKind;
 
 /// Reports why no decision was reached.
 ///
-/// A denial is not an error. It is a [`Decision`](crate::Decision). A message names the field and the value
-/// that are wrong. An error of connecting names host and port. A message never contains a key, a password or a connection
-/// URL.
+/// A denial is not an error. It is a [`Decision`](crate::Decision). A message names the field and
+/// the value that are wrong. An error of connecting names host and port. A message never contains a
+/// key, a password or a connection URL.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +72,8 @@ impl Error {
         Self::new(ErrorKind::Config, message)
     }
 
-    /// Returns the kind of the error. [`ErrorKind::as_str`] is a stable label for metrics and alerts.
+    /// Returns the kind of the error. [`ErrorKind::as_str`] is a stable label for metrics and
+    /// alerts.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

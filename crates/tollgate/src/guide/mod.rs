@@ -9,15 +9,15 @@
 //! | What happens when Redis is away? | [Outages](outages) |
 //! | What do I set before the first deployment? | [In production](in_production) |
 //!
-//! The [guide of `tollgate-tower`][tower] continues with HTTP: keys and untrusted proxies, layers for several limits,
-//! calls to other services, tests of your own service, and the types of layers.
+//! The [guide of `tollgate-tower`][tower] continues with HTTP: keys and untrusted proxies, layers
+//! for several limits, calls to other services, tests of your own service, and the types of layers.
 //!
 //! The modules of the guide contain no code.
 //!
 //! [tower]: https://docs.rs/tollgate-tower/latest/tollgate_tower/guide/index.html
 
-// Each page ends with its links, for readers of the repository. `links.md` has the same labels for rustdoc, which takes the
-// first of two definitions.
+// Each page ends with its links, for readers of the repository. `links.md` has the same labels for
+// rustdoc, which takes the first of two definitions.
 
 pub mod choosing_an_algorithm;
 

@@ -10,11 +10,12 @@ use crate::{
 impl Limiter {
     /// Spends one unit of every policy, or nothing. Await the returned builder.
     ///
-    /// The builder takes [another cost](CheckBuilder::cost), a [tag](CheckBuilder::tag), and the longest time that the
-    /// caller [waits](CheckBuilder::wait) instead of being denied.
+    /// The builder takes [another cost](CheckBuilder::cost), a [tag](CheckBuilder::tag), and the
+    /// longest time that the caller [waits](CheckBuilder::wait) instead of being denied.
     ///
-    /// The key is a [`Key`], or what converts into one: text, numbers, tuples, and types of your own with an
-    /// `impl From<…> for Key`. A caller that holds a [`Key`] borrows it with [`check_key`](Self::check_key).
+    /// The key is a [`Key`], or what converts into one: text, numbers, tuples, and types of your
+    /// own with an `impl From<…> for Key`. A caller that holds a [`Key`] borrows it with
+    /// [`check_key`](Self::check_key).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -36,16 +37,17 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When the store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
-    /// [`Outage`](crate::Outage) decides instead of the store.
+    /// When the store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any
+    /// other [`Outage`](crate::Outage) decides instead of the store.
     ///
-    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a policy
-    /// meters. The store is not asked then. [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a
-    /// cluster has all branches of the key: see [`can_decide`](Self::can_decide).
+    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or
+    /// branches than a policy meters. The store is not asked then.
+    /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a cluster has all
+    /// branches of the key: see [`can_decide`](Self::can_decide).
     ///
-    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the
-    /// store is outside the process. Nothing is sent then, and the `Outage` does not decide. In such threads, use
-    /// [`block_on`](Self::block_on).
+    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a
+    /// tokio runtime and the store is outside the process. Nothing is sent then, and the `Outage`
+    /// does not decide. In such threads, use [`block_on`](Self::block_on).
     ///
     /// # Cancellation
     ///
@@ -55,10 +57,11 @@ impl Limiter {
         CheckBuilder::new(self, Cow::Owned(key.into()))
     }
 
-    /// Spends one unit of every policy, or nothing, for a borrowed key: [`check`](Self::check) without a copy of the key.
+    /// Spends one unit of every policy, or nothing, for a borrowed key: [`check`](Self::check)
+    /// without a copy of the key.
     ///
-    /// Use it where nanoseconds count: in a middleware, or in a loop over keys. `check(&key)` works too, and copies the
-    /// 88 bytes of the key.
+    /// Use it where nanoseconds count: in a middleware, or in a loop over keys. `check(&key)` works
+    /// too, and copies the 88 bytes of the key.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -75,14 +78,15 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    // A method of its own: a type that borrows a key, and still converts from all that a key converts from, would need
-    // two overlapping impls.
+    // A method of its own: a type that borrows a key, and still converts from all that a key
+    // converts from, would need two overlapping impls.
     #[inline]
     pub fn check_key<'a>(&'a self, key: &'a Key) -> CheckBuilder<'a> {
         CheckBuilder::new(self, Cow::Borrowed(key))
     }
 
-    /// Returns what every policy has left for the key, and spends nothing. Await the returned builder.
+    /// Returns what every policy has left for the key, and spends nothing. Await the returned
+    /// builder.
     ///
     /// Set a [cost](PeekBuilder::cost) to see when that many units would fit.
     ///
@@ -112,8 +116,9 @@ impl Limiter {
     ///
     /// `costs` is one number or [`Cost`] for all policies, or [`Costs`] for each policy.
     ///
-    /// Pass the [decision](RefundBuilder::of) that spent the units if you have it: it knows when they were spent, so
-    /// units that have accrued again since then are not given twice. Without it, the units count as spent just now.
+    /// Pass the [decision](RefundBuilder::of) that spent the units if you have it: it knows when
+    /// they were spent, so units that have accrued again since then are not given twice. Without
+    /// it, the units count as spent just now.
     ///
     /// A limiter that [blocks](PolicySet::is_blocked) refunds nothing.
     ///
@@ -131,11 +136,12 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached before the deadline. The units then stay spent until they accrue again.
+    /// When the store cannot be reached before the deadline. The units then stay spent until they
+    /// accrue again.
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or leave one
-    /// out. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a
-    /// policy meters.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not
+    /// decide, or leave one out. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key
+    /// has fewer levels or branches than a policy meters.
     pub fn refund(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> RefundBuilder<'_> {
         RefundBuilder {
             limiter: self,
@@ -173,7 +179,8 @@ pub struct CheckBuilder<'a> {
     max_wait: Option<Duration>,
 }
 
-// The builder is inlined into its caller. What is left of a check at one cost is a call with a borrowed key.
+// The builder is inlined into its caller. What is left of a check at one cost is a call with a
+// borrowed key.
 impl<'a> CheckBuilder<'a> {
     #[inline]
     fn new(limiter: &'a Limiter, key: Cow<'a, Key>) -> Self {
@@ -186,7 +193,8 @@ impl<'a> CheckBuilder<'a> {
         }
     }
 
-    /// Sets the units to spend: one number or [`Cost`] for all policies, or [`Costs`] for each. [`Cost::ONE`] by default.
+    /// Sets the units to spend: one number or [`Cost`] for all policies, or [`Costs`] for each.
+    /// [`Cost::ONE`] by default.
     ///
     /// One atomic step spends from all policies, or from none.
     ///
@@ -205,20 +213,21 @@ impl<'a> CheckBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// The check fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when a cost is above
-    /// the burst of its policy, and with [`ErrorKind::Config`](crate::ErrorKind::Config) when the costs name a policy
-    /// that the limiter does not have, or leave one out. The store is not asked then.
+    /// The check fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst)
+    /// when a cost is above the burst of its policy, and with
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the costs name a policy that the
+    /// limiter does not have, or leave one out. The store is not asked then.
     #[inline]
     pub fn cost(mut self, costs: impl Into<Costs>) -> Self {
         self.costs = costs.into();
         self
     }
 
-    /// Sets a tag, which every [sliding log](crate::Algorithm::SlidingLog) of the limiter stores beside the spent
-    /// units. Empty by default, at most 64 bytes.
+    /// Sets a tag, which every [sliding log](crate::Algorithm::SlidingLog) of the limiter stores
+    /// beside the spent units. Empty by default, at most 64 bytes.
     ///
-    /// Use a tag to see later which of the users that share a key spent the units: see [`entries`](Limiter::entries).
-    /// Other algorithms ignore the tag.
+    /// Use a tag to see later which of the users that share a key spent the units: see
+    /// [`entries`](Limiter::entries). Other algorithms ignore the tag.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -237,7 +246,8 @@ impl<'a> CheckBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// The check fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of more than 64 bytes.
+    /// The check fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of more than
+    /// 64 bytes.
     #[inline]
     pub fn tag<T: AsRef<[u8]> + ?Sized>(mut self, tag: &'a T) -> Self {
         self.tag = tag.as_ref();
@@ -246,11 +256,12 @@ impl<'a> CheckBuilder<'a> {
 
     /// Waits for up to `max_wait` until the units are available. By default, a check does not wait.
     ///
-    /// When the turn would come after `max_wait`, or when [`max_waiting`](crate::LimiterBuilder::max_waiting) callers
-    /// already wait for room, the call returns a denial at once. A denied request is not charged, and its `retry_after`
-    /// is the time after which the same call would be admitted. A denial is `Ok`: call
-    /// [`into_result`](Decision::into_result) so that `?` ends the work. The store has 1 s for its answer, unless a
-    /// [deadline](crate::LimiterBuilder::deadline) is set.
+    /// When the turn would come after `max_wait`, or when
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers already wait for room, the call
+    /// returns a denial at once. A denied request is not charged, and its `retry_after` is the time
+    /// after which the same call would be admitted. A denial is `Ok`: call
+    /// [`into_result`](Decision::into_result) so that `?` ends the work. The store has 1 s for its
+    /// answer, unless a [deadline](crate::LimiterBuilder::deadline) is set.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -271,35 +282,39 @@ impl<'a> CheckBuilder<'a> {
     ///
     /// # Turns and order
     ///
-    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once
-    /// and waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes
-    /// into *debt*: its units are charged at once, and it waits until they have accrued. So requests get their turns in
-    /// the order of arrival, over all processes, and a plain check takes no unit that somebody waits for.
+    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters
+    /// the queue at once and waits for the decision's [`delay`](Decision::delay). With token
+    /// buckets, or one interval bucket, it goes into *debt*: its units are charged at once, and it
+    /// waits until they have accrued. So requests get their turns in the order of arrival, over all
+    /// processes, and a plain check takes no unit that somebody waits for.
     ///
-    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose turn
-    /// can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
-    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
-    /// different parts of the key or stand beside other algorithms. It waits for the decision's
+    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no
+    /// room, and whose turn can still come in time, waits for room. So does a denied caller with
+    /// all other policies: windows, logs, [leased](crate::Policy::leased) policies, an interval
+    /// bucket beside another policy, and token buckets that meter different parts of the key or
+    /// stand beside other algorithms. It waits for the decision's
     /// [`retry_after`](Decision::retry_after) and then tries again.
     ///
-    /// The callers of a limiter and its clones that wait for room are admitted in the order of arrival, for each key.
-    /// Each process has its own order, so callers of other processes and plain checks may take the units first. Callers
-    /// of a limiter [with other policies](Limiter::with_policies) have an order of their own.
+    /// The callers of a limiter and its clones that wait for room are admitted in the order of
+    /// arrival, for each key. Each process has its own order, so callers of other processes and
+    /// plain checks may take the units first. Callers of a limiter [with other
+    /// policies](Limiter::with_policies) have an order of their own.
     ///
-    /// Processes that share a store take turns at a full queue. While callers of a process are denied, its further
-    /// callers ask up to 10 ms later, and at most a quarter of `max_wait` later, so that other processes come first.
+    /// Processes that share a store take turns at a full queue. While callers of a process are
+    /// denied, its further callers ask up to 10 ms later, and at most a quarter of `max_wait`
+    /// later, so that other processes come first.
     ///
-    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its
-    /// share.
+    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until
+    /// its units fit its share.
     ///
     /// # The burst of a leaky bucket
     ///
-    /// Choose the burst so that `burst / amount × period` is the longest wait of any caller or more, and at least 2.
-    /// All waiting callers then have a place in the queue. With a smaller burst, some wait for room, in the order of
-    /// their own process only.
+    /// Choose the burst so that `burst / amount × period` is the longest wait of any caller or
+    /// more, and at least 2. All waiting callers then have a place in the queue. With a smaller
+    /// burst, some wait for room, in the order of their own process only.
     ///
-    /// The units of a call leave a leaky bucket together, at its turn: with costs up to c, up to c − 1 units more than
-    /// the amount leave in a period.
+    /// The units of a call leave a leaky bucket together, at its turn: with costs up to c, up to c
+    /// − 1 units more than the amount leave in a period.
     ///
     /// # Tests
     ///
@@ -308,14 +323,15 @@ impl<'a> CheckBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// The check fails with [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio runtime, for every
-    /// store: the call may have to wait.
+    /// The check fails with [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio
+    /// runtime, for every store: the call may have to wait.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future leaves the queue and refunds what was spent. For a store outside the process, a task on the
-    /// caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place can be refunded.
-    /// Otherwise the turn of the cancelled request passes unused, because the requests behind keep their turns.
+    /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
+    /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt,
+    /// only the last place can be refunded. Otherwise the turn of the cancelled request passes
+    /// unused, because the requests behind keep their turns.
     #[inline]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
@@ -349,8 +365,8 @@ impl IntoFuture for CheckBuilder<'_> {
     type Output = Result<Decision, Error>;
     type IntoFuture = CheckFuture;
 
-    /// Checks. A store in the process charges at once, also when the future is not polled, unless the check may
-    /// [wait](CheckBuilder::wait).
+    /// Checks. A store in the process charges at once, also when the future is not polled, unless
+    /// the check may [wait](CheckBuilder::wait).
     #[inline]
     fn into_future(self) -> CheckFuture {
         match (self.costs.only(), self.max_wait) {
@@ -373,12 +389,12 @@ pub struct PeekBuilder<'a> {
 }
 
 impl PeekBuilder<'_> {
-    /// Sets the units that should fit: one number or [`Cost`] for all policies, or [`Costs`] for each.
-    /// [`KeyState::retry_after`] is then the time until a check of this cost would be admitted, and `None` when it
-    /// would be admitted now.
+    /// Sets the units that should fit: one number or [`Cost`] for all policies, or [`Costs`] for
+    /// each. [`KeyState::retry_after`] is then the time until a check of this cost would be
+    /// admitted, and `None` when it would be admitted now.
     ///
-    /// The time is exact while nobody else spends, also after the quota was lowered. After a change of the period or of
-    /// the rate of a bucket, it is exact from the next check on.
+    /// The time is exact while nobody else spends, also after the quota was lowered. After a change
+    /// of the period or of the rate of a bucket, it is exact from the next check on.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -399,8 +415,8 @@ impl PeekBuilder<'_> {
     ///
     /// # Errors
     ///
-    /// As [`CheckBuilder::cost`]. Also [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store does
-    /// not implement [`look`](crate::Store::look).
+    /// As [`CheckBuilder::cost`]. Also [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+    /// when the store does not implement [`look`](crate::Store::look).
     #[inline]
     pub fn cost(mut self, costs: impl Into<Costs>) -> Self {
         self.costs = costs.into();
@@ -437,16 +453,18 @@ pub struct RefundBuilder<'a> {
 impl<'a> RefundBuilder<'a> {
     /// Sets the decision that spent the units, and refunds no more than it spent.
     ///
-    /// The refund counts as if the units had come back right after the decision. So no more is refunded than is spent
-    /// now, and nothing to a window that opened after the decision.
+    /// The refund counts as if the units had come back right after the decision. So no more is
+    /// refunded than is spent now, and nothing to a window that opened after the decision.
     ///
-    /// A token bucket returns only units that cannot have accrued again since the decision. A bucket that was nearly
-    /// empty returns all units for almost as long as a full refill takes. A bucket that was full returns no unit once
-    /// the charged units have accrued again. For work that takes longer, [reserve](Limiter::reserve) the units: the
-    /// bucket then remembers what was missing.
+    /// A token bucket returns only units that cannot have accrued again since the decision. A
+    /// bucket that was nearly empty returns all units for almost as long as a full refill takes. A
+    /// bucket that was full returns no unit once the charged units have accrued again. For work
+    /// that takes longer, [reserve](Limiter::reserve) the units: the bucket then remembers what was
+    /// missing.
     ///
-    /// A decision that spent nothing refunds nothing. The units return to the policies of the decision, also when the
-    /// limiter has others now. What was spent in an [outage](crate::Outage::Local) returns to the share of this process.
+    /// A decision that spent nothing refunds nothing. The units return to the policies of the
+    /// decision, also when the limiter has others now. What was spent in an
+    /// [outage](crate::Outage::Local) returns to the share of this process.
     pub fn of(mut self, decision: &'a Decision) -> Self {
         self.decision = Some(decision);
         self
@@ -465,7 +483,8 @@ impl IntoFuture for RefundBuilder<'_> {
             costs,
             decision,
         } = self;
-        // The decision may be that of another limiter of the same store, or of this one before its policies changed.
+        // The decision may be that of another limiter of the same store, or of this one before its
+        // policies changed.
         let policies = decision.map_or(limiter.policies(), Decision::policies);
         let charge = match costs.charge(policies) {
             Ok(charge) => charge,

@@ -13,12 +13,14 @@ use crate::{Error, ErrorKind, lock::Lock};
 impl Limiter {
     /// Runs a call to its end in a thread without a tokio runtime, and waits in the thread.
     ///
-    /// The call is anything that async code awaits: a check, a wait, a peek, a reservation and its commit, a refund.
+    /// The call is anything that async code awaits: a check, a wait, a peek, a reservation and its
+    /// commit, a refund.
     ///
-    /// One thread named `tollgate-blocking`, with a tokio runtime of its own, drives the connections and the deadlines. The
-    /// first call starts it, for the whole process. A call ends at the deadline of the limiter, as in async code, and the
-    /// [`Outage`](crate::Outage) decides then. Calls from async code and from threads share the connection and the counters
-    /// of a store.
+    /// One thread named `tollgate-blocking`, with a tokio runtime of its own, drives the
+    /// connections and the deadlines. The first call starts it, for the whole process. A call ends
+    /// at the deadline of the limiter, as in async code, and the [`Outage`](crate::Outage) decides
+    /// then. Calls from async code and from threads share the connection and the counters of a
+    /// store.
     ///
     /// ```
     /// use std::time::Duration;
@@ -41,15 +43,16 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The errors of the call, and [`ErrorKind::Unavailable`] when the thread that drives the connections cannot be
-    /// started.
+    /// The errors of the call, and [`ErrorKind::Unavailable`] when the thread that drives the
+    /// connections cannot be started.
     ///
     /// # Panics
     ///
-    /// A call that has to wait panics in an async task, with tokio's message *Cannot start a runtime from within a
-    /// runtime*, before anything is sent: a wait there would stop the other tasks of the thread. Await the call
-    /// instead. Inside `tokio::task::spawn_blocking`, `block_on` works. A store in the process has nothing to wait for,
-    /// so its checks work everywhere.
+    /// A call that has to wait panics in an async task, with tokio's message *Cannot start a
+    /// runtime from within a runtime*, before anything is sent: a wait there would stop the other
+    /// tasks of the thread. Await the call instead. Inside `tokio::task::spawn_blocking`,
+    /// `block_on` works. A store in the process has nothing to wait for, so its checks work
+    /// everywhere.
     pub fn block_on<T>(
         &self,
         call: impl IntoFuture<Output = Result<T, Error>>,
@@ -57,7 +60,8 @@ impl Limiter {
         let runtime = runtime()?;
         let mut call = pin!(call.into_future());
         if self.is_in_process() {
-            // A store in the process mostly answers at the first poll, so that the thread has nothing to wait for.
+            // A store in the process mostly answers at the first poll, so that the thread has
+            // nothing to wait for.
             let _entered = runtime.enter();
             if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
             {
@@ -68,9 +72,9 @@ impl Limiter {
     }
 }
 
-/// Returns the runtime that all blocking calls of the process share. It never ends, so a connection that was made for a
-/// blocking call outlives every other runtime. A handle of the application's runtime would hang when nothing drives that runtime
-/// while the thread waits.
+/// Returns the runtime that all blocking calls of the process share. It never ends, so a connection
+/// that was made for a blocking call outlives every other runtime. A handle of the application's
+/// runtime would hang when nothing drives that runtime while the thread waits.
 fn runtime() -> Result<Handle, Error> {
     static RUNTIME: Lock<Option<Handle>> = Lock::new(None);
     let mut runtime = RUNTIME.lock();

@@ -54,8 +54,8 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run time, call `try_new`
-    /// and pass the set.
+    /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run
+    /// time, call `try_new` and pass the set.
     #[must_use]
     pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
         Self::builder(store).policies(policies).build()
@@ -67,7 +67,8 @@ impl Limiter {
     }
 }
 
-/// Returns the store as it is, if it is shared already: another pointer around it would cost each check a step.
+/// Returns the store as it is, if it is shared already: another pointer around it would cost each
+/// check a step.
 fn shared(store: impl Store) -> Arc<dyn Store> {
     match (&store as &dyn Any).downcast_ref() {
         Some(store) => Arc::clone(store),
@@ -113,10 +114,12 @@ impl<P> LimiterBuilder<P> {
         }
     }
 
-    /// Sets the name of the limiter in log lines and metrics. By default the names of its policies, joined by `+`.
+    /// Sets the name of the limiter in log lines and metrics. By default the names of its policies,
+    /// joined by `+`.
     ///
     /// The name becomes the value of a metric label. Do not form it from requests. Replicas are
-    /// [counted](crate::limiter::Replicas::Counted) together when their limiters have the same name and policies.
+    /// [counted](crate::limiter::Replicas::Counted) together when their limiters have the same name
+    /// and policies.
     ///
     /// ```
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -134,36 +137,39 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// Sets the answer to a check that the store cannot decide in time. By default, each replica decides in its
-    /// process: see [`Outage::Local`].
+    /// Sets the answer to a check that the store cannot decide in time. By default, each replica
+    /// decides in its process: see [`Outage::Local`].
     pub fn on_outage(mut self, outage: Outage) -> Self {
         self.outage = outage;
         self
     }
 
-    /// Sets how long a check may take, from the call to the answer, connecting included. The default is 50 ms, and 1 s
-    /// for a check that may still [wait](crate::limiter::CheckBuilder::wait) for 1 s or longer: its caller has the time,
-    /// and a decision without the store does not know the turns of others.
+    /// Sets how long a check may take, from the call to the answer, connecting included. The
+    /// default is 50 ms, and 1 s for a check that may still
+    /// [wait](crate::limiter::CheckBuilder::wait) for 1 s or longer: its caller has the time, and a
+    /// decision without the store does not know the turns of others.
     ///
-    /// After the deadline the [`Outage`] decides. Set 1 s for a limiter that is [closed](Outage::Closed) in an outage:
-    /// a late decision is better than none.
+    /// After the deadline the [`Outage`] decides. Set 1 s for a limiter that is
+    /// [closed](Outage::Closed) in an outage: a late decision is better than none.
     ///
-    /// The round trip to the server may take four fifths of the deadline. While it takes longer, the `Outage` decides
-    /// all checks at once, with [`ErrorKind::Distant`](crate::ErrorKind::Distant). Set a longer deadline for a far
-    /// server. A store in the process answers at once, so no deadline applies to it.
+    /// The round trip to the server may take four fifths of the deadline. While it takes longer,
+    /// the `Outage` decides all checks at once, with
+    /// [`ErrorKind::Distant`](crate::ErrorKind::Distant). Set a longer deadline for a far server. A
+    /// store in the process answers at once, so no deadline applies to it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Sets how many callers may [wait](crate::limiter::CheckBuilder::wait) at a time, over all keys. 10 000 by
-    /// default. A further caller that would have to wait is denied at once.
+    /// Sets how many callers may [wait](crate::limiter::CheckBuilder::wait) at a time, over all
+    /// keys. 10 000 by default. A further caller that would have to wait is denied at once.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
         self
     }
 
-    /// Counts the denied checks of each key, to see which keys are denied most. By default, nothing is counted.
+    /// Counts the denied checks of each key, to see which keys are denied most. By default, nothing
+    /// is counted.
     ///
     /// Keep a clone of the [`DeniedKeys`] to read the counts.
     pub fn denied_keys(mut self, denied_keys: DeniedKeys) -> Self {
@@ -171,10 +177,12 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// Sets the observer of the [events](crate::limiter::events) of this limiter: denials, limits that are nearly reached,
-    /// lockouts and outages. By default there is none. A second call replaces the observer.
+    /// Sets the observer of the [events](crate::limiter::events) of this limiter: denials, limits
+    /// that are nearly reached, lockouts and outages. By default there is none. A second call
+    /// replaces the observer.
     ///
-    /// The observer is called in the task of each request, and has to return at once. Its panics are caught.
+    /// The observer is called in the task of each request, and has to return at once. Its panics
+    /// are caught.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.watch.observer = Some(Arc::new(observer));
         self
@@ -209,8 +217,8 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets the clock of decisions in an outage, for tests. [`Clock::monotonic`] by default.
     ///
-    /// With [`Outage::Local`] the limiter decides in the process while its store is away, and needs a clock for it.
-    /// Give it the clock of the store, so that a test moves the time of both.
+    /// With [`Outage::Local`] the limiter decides in the process while its store is away, and needs
+    /// a clock for it. Give it the clock of the store, so that a test moves the time of both.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -277,14 +285,14 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl LimiterBuilder<PolicySet> {
-    /// Publishes the name and the policies of the limiter in the store, so that the command-line tool `tollgate` knows
-    /// them. By default nothing is published.
+    /// Publishes the name and the policies of the limiter in the store, so that the command-line
+    /// tool `tollgate` knows them. By default nothing is published.
     ///
-    /// A [`RedisStore`](crate::RedisStore) writes them under its prefix, and again about every two seconds. They expire
-    /// eight seconds after the last write. Replicas with different policies, as during a roll-out, are all shown.
-    /// Policies that a [`LimiterHandle`](crate::LimiterHandle) sets are shown within three seconds. Policies of
-    /// [tenants](Limiter::with_policies) are not shown. A store publishes up to 64 limiters. Checks do not depend on
-    /// it.
+    /// A [`RedisStore`](crate::RedisStore) writes them under its prefix, and again about every two
+    /// seconds. They expire eight seconds after the last write. Replicas with different policies,
+    /// as during a roll-out, are all shown. Policies that a [`LimiterHandle`](crate::LimiterHandle)
+    /// sets are shown within three seconds. Policies of [tenants](Limiter::with_policies) are not
+    /// shown. A store publishes up to 64 limiters. Checks do not depend on it.
     ///
     /// A [`MemoryStore`](crate::MemoryStore) publishes nothing.
     ///
@@ -303,12 +311,12 @@ impl LimiterBuilder<PolicySet> {
         self
     }
 
-    /// Publishes the limiter, as [`published`](Self::published) does, and lets operators set the share of the keys for
-    /// which it is enforced: by the command `tollgate enforce`.
+    /// Publishes the limiter, as [`published`](Self::published) does, and lets operators set the
+    /// share of the keys for which it is enforced: by the command `tollgate enforce`.
     ///
-    /// Give a clone of `enforcement` to the layer that enforces the limit. A limiter alone decides, and enforces
-    /// nothing. An operator's share reaches each replica within three seconds. It stays in force until it is withdrawn,
-    /// whatever the code [sets](Enforcement::set) meanwhile.
+    /// Give a clone of `enforcement` to the layer that enforces the limit. A limiter alone decides,
+    /// and enforces nothing. An operator's share reaches each replica within three seconds. It
+    /// stays in force until it is withdrawn, whatever the code [sets](Enforcement::set) meanwhile.
     ///
     /// ```
     /// use tollgate::{Enforcement, Limiter, MemoryStore, Policy, Quota};

@@ -11,23 +11,24 @@ use crate::{Key, KeySecret, lock::Lock, random};
 
 /// Finds the keys that are denied most, in bounded memory.
 ///
-/// Use it to see which clients a limit denies, and whether the limit is right. Give it to a limiter with
-/// [`LimiterBuilder::denied_keys`](crate::LimiterBuilder::denied_keys). Clones share the counts, so several limiters
-/// can count together.
+/// Use it to see which clients a limit denies, and whether the limit is right. Give it to a limiter
+/// with [`LimiterBuilder::denied_keys`](crate::LimiterBuilder::denied_keys). Clones share the
+/// counts, so several limiters can count together.
 ///
-/// Keys may be addresses or names of people. [`top`](Self::top) therefore shows digests of keys, made with a secret
-/// that is random in each process. [`with_secret`](Self::with_secret) makes digests that are the same in all replicas,
-/// and [`with_plain_keys`](Self::with_plain_keys) shows the keys.
+/// Keys may be addresses or names of people. [`top`](Self::top) therefore shows digests of keys,
+/// made with a secret that is random in each process. [`with_secret`](Self::with_secret) makes
+/// digests that are the same in all replicas, and [`with_plain_keys`](Self::with_plain_keys) shows
+/// the keys.
 ///
-/// The counts are approximate, by the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, *Efficient computation
-/// of frequent and top-k elements in data streams*, 2005). With a capacity of m keys and n denials in all, every key
-/// with more than n/m denials is found. A count is never too small, and too large by at most
-/// [`overcount`](DeniedKey::overcount), which is at most n/m.
+/// The counts are approximate, by the Space-Saving algorithm (Metwally, Agrawal and El Abbadi,
+/// *Efficient computation of frequent and top-k elements in data streams*, 2005). With a capacity
+/// of m keys and n denials in all, every key with more than n/m denials is found. A count is never
+/// too small, and too large by at most [`overcount`](DeniedKey::overcount), which is at most n/m.
 ///
 /// For a key with [branches](Key::with_branch), the branches that deny are counted.
 ///
-/// The counts take about 150 bytes for each key of the capacity. Only a denied check has work: it takes a lock, and
-/// copies a new key.
+/// The counts take about 150 bytes for each key of the capacity. Only a denied check has work: it
+/// takes a lock, and copies a new key.
 ///
 /// ```
 /// use tollgate::{Key, KeySecret, Limiter, MemoryStore, Policy, Quota, limiter::DeniedKeys};
@@ -71,7 +72,8 @@ pub struct DeniedKey {
 }
 
 impl DeniedKeys {
-    /// Creates counts of up to `capacity` keys, shown as digests with a random secret. A capacity of 0 counts as 1.
+    /// Creates counts of up to `capacity` keys, shown as digests with a random secret. A capacity
+    /// of 0 counts as 1.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self::with_secret(capacity, random_secret())
@@ -87,7 +89,8 @@ impl DeniedKeys {
 
     /// Creates counts of up to `capacity` keys, shown as their [text](Key::encoded).
     ///
-    /// Use it only if the keys are no personal data and no secrets, or if everybody who sees the counts may see them.
+    /// Use it only if the keys are no personal data and no secrets, or if everybody who sees the
+    /// counts may see them.
     #[must_use]
     pub fn with_plain_keys(capacity: usize) -> Self {
         Self::with_names(capacity, Names::Plain)
@@ -100,8 +103,8 @@ impl DeniedKeys {
         }))
     }
 
-    /// Returns the name under which [`top`](Self::top) shows a key with this secret: 128 bits of its
-    /// [digest](Key::digest), in hexadecimal.
+    /// Returns the name under which [`top`](Self::top) shows a key with this secret: 128 bits of
+    /// its [digest](Key::digest), in hexadecimal.
     ///
     /// Use it to find a known key among the names.
     #[must_use]
@@ -163,13 +166,15 @@ impl DeniedKey {
         &self.name
     }
 
-    /// Returns the number of denials. The number is never too low, and at most [`overcount`](Self::overcount) too high.
+    /// Returns the number of denials. The number is never too low, and at most
+    /// [`overcount`](Self::overcount) too high.
     #[must_use]
     pub fn denials(&self) -> u64 {
         self.denials
     }
 
-    /// Returns how many of the denials may belong to other keys: 0 until more keys than the capacity were denied.
+    /// Returns how many of the denials may belong to other keys: 0 until more keys than the
+    /// capacity were denied.
     #[must_use]
     pub fn overcount(&self) -> u64 {
         self.overcount
@@ -186,8 +191,8 @@ impl fmt::Debug for DeniedKeys {
 
 /// Counts the denials of up to `capacity` keys with the Space-Saving algorithm.
 ///
-/// The slots are sorted by count, greatest first. A count that grows by one changes places with the first slot of its
-/// count, so the order is kept by one swap.
+/// The slots are sorted by count, greatest first. A count that grows by one changes places with the
+/// first slot of its count, so the order is kept by one swap.
 struct Sketch {
     slots: Vec<Slot>,
     /// The places in `slots`, by the hash of the key.

@@ -1,4 +1,5 @@
-//! Callers that wait in this process. They come to the front of their queue in the order of arrival.
+//! Callers that wait in this process. They come to the front of their queue in the order of
+//! arrival.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -58,7 +59,8 @@ impl Drop for Caller<'_> {
     }
 }
 
-/// A queue. Its first caller holds the front, which tokio's mutex passes on in the order of arrival.
+/// A queue. Its first caller holds the front, which tokio's mutex passes on in the order of
+/// arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Fifo {
     front: Mutex<()>,
@@ -87,7 +89,8 @@ impl Fifo {
     }
 }
 
-/// Caller until `end`, or as long as the future takes when the end is later than an [`Instant`] can be.
+/// Caller until `end`, or as long as the future takes when the end is later than an [`Instant`] can
+/// be.
 pub(crate) async fn until<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match end {
         Some(end) => timeout_at(end, future).await.ok(),

@@ -7,18 +7,19 @@ use crate::PolicySet;
 
 /// A limiter that can be replaced while checks run: [load](Self::load) it for each check.
 ///
-/// Clones share the limiter. A replacement takes effect between two checks: each decision is made by the policies of one
-/// limiter, and never by a mixture. Reading the limiter takes no lock.
+/// Clones share the limiter. A replacement takes effect between two checks: each decision is made
+/// by the policies of one limiter, and never by a mixture. Reading the limiter takes no lock.
 ///
-/// Counters belong to the names of policies. A policy that keeps its name and its algorithm keeps the units that are
-/// spent. A raised quota can be used at once, and a lowered quota holds at once. A policy with a new name or another
-/// algorithm starts fresh, and so does one that begins or ends to be [leased](crate::Policy::leased). Processes that
-/// change at different times then admit the quota twice.
+/// Counters belong to the names of policies. A policy that keeps its name and its algorithm keeps
+/// the units that are spent. A raised quota can be used at once, and a lowered quota holds at once.
+/// A policy with a new name or another algorithm starts fresh, and so does one that begins or ends
+/// to be [leased](crate::Policy::leased). Processes that change at different times then admit the
+/// quota twice.
 ///
 /// If the limiter is [published](crate::LimiterBuilder::published), operators see the new policies.
 ///
-/// A caller that [waits](crate::limiter::CheckBuilder::wait) when the limiter is replaced continues under the policies
-/// with which it began.
+/// A caller that [waits](crate::limiter::CheckBuilder::wait) when the limiter is replaced continues
+/// under the policies with which it began.
 ///
 /// ```
 /// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
@@ -49,8 +50,9 @@ impl LimiterHandle {
 
     /// Returns the current limiter. A later replacement does not change it.
     ///
-    /// Call it for each check: `handle.load().check(key)`. Keep what it returns only for calls that must see the same
-    /// policies, and clone the limiter to keep it for longer. Loading takes no lock and copies nothing.
+    /// Call it for each check: `handle.load().check(key)`. Keep what it returns only for calls that
+    /// must see the same policies, and clone the limiter to keep it for longer. Loading takes no
+    /// lock and copies nothing.
     #[must_use]
     pub fn load(&self) -> impl Deref<Target = Limiter> + Send + Sync + use<> {
         Loaded(self.0.load())
@@ -71,15 +73,17 @@ impl LimiterHandle {
 
     /// Replaces the policies of the limiter. Returns the policies from before.
     ///
-    /// Store, name, deadline and all other options stay as they are, as with [`Limiter::with_policies`].
+    /// Store, name, deadline and all other options stay as they are, as with
+    /// [`Limiter::with_policies`].
     ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] refuses the policies. The old policies then stay in force. For policies that are
-    /// known only at run time, call `try_new` and pass the set.
+    /// When [`PolicySet::try_new`] refuses the policies. The old policies then stay in force. For
+    /// policies that are known only at run time, call `try_new` and pass the set.
     pub fn replace_policies(&self, policies: impl Into<PolicySet>) -> PolicySet {
         let policies = policies.into();
-        // Another thread may replace the limiter at the same time. Its store and options must not be lost.
+        // Another thread may replace the limiter at the same time. Its store and options must not
+        // be lost.
         let before = self
             .0
             .rcu(|limiter| limiter.with_policies(policies.clone()));

@@ -49,16 +49,16 @@ pub use tenants::LimiterFuture;
 /// | charge an estimate, and settle it later | [`reserve(key, estimate)`](Self::reserve) |
 /// | make a key fresh | [`reset(key)`](Self::reset) |
 ///
-/// The options of a check combine: `check(key).cost(costs).tag(user).wait(longest)`. In a thread without a runtime,
-/// [`block_on`](Self::block_on) runs any of these calls to its end.
+/// The options of a check combine: `check(key).cost(costs).tag(user).wait(longest)`. In a thread
+/// without a runtime, [`block_on`](Self::block_on) runs any of these calls to its end.
 ///
-/// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers, and fail with
-/// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one.
+/// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers,
+/// and fail with [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one.
 ///
-/// A limiter is cheap to clone. Clones share state, and so do limiters that differ in their policies alone: see
-/// [`with_policies`](Self::with_policies). Put limits on the same key into one limiter: they are decided in
-/// one atomic step, and either all are charged or none. Two limiters with the same policy name on one store share
-/// the counters of that policy.
+/// A limiter is cheap to clone. Clones share state, and so do limiters that differ in their
+/// policies alone: see [`with_policies`](Self::with_policies). Put limits on the same key into one
+/// limiter: they are decided in one atomic step, and either all are charged or none. Two limiters
+/// with the same policy name on one store share the counters of that policy.
 ///
 /// ```
 /// use tollgate::{Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota};
@@ -86,8 +86,9 @@ pub struct Limiter {
 impl Limiter {
     /// Makes the key fresh: every policy has its whole burst again.
     ///
-    /// Resets only the states that belong to this key alone. The outer levels of a nested key are shared with other keys
-    /// and stay as they are. Reset an outer level with the key of that level, [`Key::parent`]:
+    /// Resets only the states that belong to this key alone. The outer levels of a nested key are
+    /// shared with other keys and stay as they are. Reset an outer level with the key of that
+    /// level, [`Key::parent`]:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -111,12 +112,14 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Denials that this process remembers end at once. Another process that has denied the key may go on denying it
-    /// for up to 1 s: see [`deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap).
+    /// Denials that this process remembers end at once. Another process that has denied the key may
+    /// go on denying it for up to 1 s: see
+    /// [`deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap).
     ///
-    /// If the key has [branches](Key::with_branch), each branch is reset as a key of its own. This also gives back the units
-    /// that the branch spent together with other keys. To reset one branch only, use that branch as the key of a
-    /// limiter [with the policies](Self::with_policies) of the branch.
+    /// If the key has [branches](Key::with_branch), each branch is reset as a key of its own. This
+    /// also gives back the units that the branch spent together with other keys. To reset one
+    /// branch only, use that branch as the key of a limiter [with the
+    /// policies](Self::with_policies) of the branch.
     ///
     /// # Errors
     ///
@@ -130,17 +133,18 @@ impl Limiter {
             .await
     }
 
-    /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of this limiter counts now,
-    /// newest first: when each was spent, and its [tag](CheckBuilder::tag).
+    /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of this
+    /// limiter counts now, newest first: when each was spent, and its [tag](CheckBuilder::tag).
     ///
-    /// If several policies are logs, the log with the longest period is listed. A log that meters an
-    /// [outer level](crate::Policy::at_level) lists the units of all keys within that level.
+    /// If several policies are logs, the log with the longest period is listed. A log that meters
+    /// an [outer level](crate::Policy::at_level) lists the units of all keys within that level.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log, or when the store
-    /// cannot list entries. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or
-    /// branches than a policy meters. Any other kind when the store cannot be reached before the deadline.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log,
+    /// or when the store cannot list entries. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels)
+    /// when the key has fewer levels or branches than a policy meters. Any other kind when the
+    /// store cannot be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
         self.policies.reaches(&key)?;
@@ -152,9 +156,10 @@ impl Limiter {
 
     /// Returns whether the store decides all policies for this key in one step.
     ///
-    /// Returns `false` only in a Redis Cluster, for a key whose [branches](Key::with_branch) lie in different slots. A check
-    /// then fails with [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot). Instead, check each branch with a limiter
-    /// of its own, and refund the others when one is denied.
+    /// Returns `false` only in a Redis Cluster, for a key whose [branches](Key::with_branch) lie in
+    /// different slots. A check then fails with
+    /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot). Instead, check each branch with a
+    /// limiter of its own, and refund the others when one is denied.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
@@ -181,12 +186,13 @@ impl Limiter {
         &self.policies
     }
 
-    /// Returns a limiter with other policies, which shares everything else with this one: the store, the name, the
-    /// deadline, the answers in an [outage](crate::Outage), the queues of waiting callers and the metrics.
+    /// Returns a limiter with other policies, which shares everything else with this one: the
+    /// store, the name, the deadline, the answers in an [outage](crate::Outage), the queues of
+    /// waiting callers and the metrics.
     ///
-    /// Use it for quotas that differ from tenant to tenant. The returned limiter has the size of two pointers, and the
-    /// call allocates nothing but the policy set. Policies of the same name share their counters: units that a key has
-    /// spent under one quota stay spent under the other.
+    /// Use it for quotas that differ from tenant to tenant. The returned limiter has the size of
+    /// two pointers, and the call allocates nothing but the policy set. Policies of the same name
+    /// share their counters: units that a key has spent under one quota stay spent under the other.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -203,8 +209,8 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run time, call `try_new`
-    /// and pass the set.
+    /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run
+    /// time, call `try_new` and pass the set.
     #[must_use]
     pub fn with_policies(&self, policies: impl Into<PolicySet>) -> Self {
         Self {
@@ -354,8 +360,8 @@ impl LimiterInner {
         StoreFuture::ready(Err(error))
     }
 
-    /// Waits until the deadline for what a store answers to a check, and lets `settle` return it, or answer for a store
-    /// that failed. The future keeps the check.
+    /// Waits until the deadline for what a store answers to a check, and lets `settle` return it,
+    /// or answer for a store that failed. The future keeps the check.
     fn ask<T: Send + Unpin + 'static, R: Send + 'static>(
         self: &Arc<Self>,
         check: Check<'_>,

@@ -18,8 +18,8 @@ impl Limiter {
     /// Charges an estimate now, for work whose cost is known later. Await the returned builder.
     ///
     /// The estimate is charged on all policies or on none, as by a [check](Self::check).
-    /// [`Reservation::commit`] then settles the final cost. An estimate of zero is always allowed, unless a policy
-    /// [blocks](Decision::is_blocked).
+    /// [`Reservation::commit`] then settles the final cost. An estimate of zero is always allowed,
+    /// unless a policy [blocks](Decision::is_blocked).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,14 +47,17 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`CheckBuilder::cost`](crate::limiter::CheckBuilder::cost). An estimate above the burst of a policy fails with
-    /// [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst), unless it is [capped](ReserveBuilder::capped).
+    /// As [`CheckBuilder::cost`](crate::limiter::CheckBuilder::cost). An estimate above the burst
+    /// of a policy fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst),
+    /// unless it is [capped](ReserveBuilder::capped).
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store has no reservations.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store has no
+    /// reservations.
     ///
     /// In an outage the [`Outage`](crate::Outage) decides, as for a check. With
     /// [`Outage::Local`](crate::Outage::Local), the reservation is held in this process. With
-    /// [`Outage::Open`](crate::Outage::Open), no reservation is held, and its commit settles nothing.
+    /// [`Outage::Open`](crate::Outage::Open), no reservation is held, and its commit settles
+    /// nothing.
     pub fn reserve(&self, key: impl Into<Key>, estimate: impl Into<Costs>) -> ReserveBuilder {
         ReserveBuilder {
             limiter: self.clone(),
@@ -69,14 +72,15 @@ impl Limiter {
 
     /// Settles the reservation of this key and id, which another task or process may have made.
     ///
-    /// See [`Reservation::commit`]. The limiter must have the policies of the reservation, in the same order. Only
-    /// their quotas may differ. With other policies, the answer is [`Settlement::Lapsed`]: an id belongs to a key and
-    /// its policies. A limiter that [blocks](crate::PolicySet::is_blocked) settles nothing, and answers the same.
+    /// See [`Reservation::commit`]. The limiter must have the policies of the reservation, in the
+    /// same order. Only their quotas may differ. With other policies, the answer is
+    /// [`Settlement::Lapsed`]: an id belongs to a key and its policies. A limiter that
+    /// [blocks](crate::PolicySet::is_blocked) settles nothing, and answers the same.
     ///
     /// # Errors
     ///
-    /// As [`Reservation::commit`], and [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer
-    /// levels or branches than a policy meters.
+    /// As [`Reservation::commit`], and [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when
+    /// the key has fewer levels or branches than a policy meters.
     pub async fn commit(
         &self,
         key: impl Into<Key>,
@@ -137,24 +141,27 @@ pub struct ReserveBuilder {
 impl ReserveBuilder {
     /// Sets the id. A [random](ReservationId::random) id by default.
     ///
-    /// Until the time to live ends, another reservation of the same key, id and policies charges nothing and gets the
-    /// same answer. So a request may be sent again after a lost answer. The same id under other policies is another
-    /// reservation, so the id of a request can be used with several limiters.
+    /// Until the time to live ends, another reservation of the same key, id and policies charges
+    /// nothing and gets the same answer. So a request may be sent again after a lost answer. The
+    /// same id under other policies is another reservation, so the id of a request can be used with
+    /// several limiters.
     pub fn id(mut self, id: ReservationId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Sets the time after which the reservation can no longer be settled, and the estimate stays charged. 10 minutes
-    /// by default, 1 ms to 7 days.
+    /// Sets the time after which the reservation can no longer be settled, and the estimate stays
+    /// charged. 10 minutes by default, 1 ms to 7 days.
     ///
-    /// Set it longer than the work can take. Any other time fails with [`ErrorKind::Config`](crate::ErrorKind::Config).
+    /// Set it longer than the work can take. Any other time fails with
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config).
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.time_to_live = time_to_live;
         self
     }
 
-    /// Lowers an estimate above the burst of a policy to that burst. By default such an estimate is an error.
+    /// Lowers an estimate above the burst of a policy to that burst. By default such an estimate is
+    /// an error.
     ///
     /// The commit charges the rest as a debt.
     ///
@@ -175,11 +182,12 @@ impl ReserveBuilder {
         self
     }
 
-    /// Sets the longest time that the work waits for its turn in the leaky buckets of the limiter. By default, a bucket
-    /// takes the reservation while it has room.
+    /// Sets the longest time that the work waits for its turn in the leaky buckets of the limiter.
+    /// By default, a bucket takes the reservation while it has room.
     ///
-    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself does not wait:
-    /// start the work after the decision's [`delay`](Decision::delay). Other algorithms ignore the time.
+    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself
+    /// does not wait: start the work after the decision's [`delay`](Decision::delay). Other
+    /// algorithms ignore the time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -321,10 +329,11 @@ impl fmt::Debug for ReserveBuilder {
 
 /// Units that are charged before the real cost is known. [`Limiter::reserve`] creates it.
 ///
-/// Call [`commit`](Self::commit) with the final cost when the work has ended. A reservation that is dropped stays
-/// charged, and so does one whose process dies: nothing is refunded without a commit.
+/// Call [`commit`](Self::commit) with the final cost when the work has ended. A reservation that is
+/// dropped stays charged, and so does one whose process dies: nothing is refunded without a commit.
 ///
-/// A reservation can be sent to another task. Another process settles it by its id: see [`Limiter::commit`].
+/// A reservation can be sent to another task. Another process settles it by its id: see
+/// [`Limiter::commit`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -405,23 +414,24 @@ impl Reservation {
         }
     }
 
-    /// Settles the reservation at the final cost: one [`Cost`] for all policies, or [`Costs`] for each.
+    /// Settles the reservation at the final cost: one [`Cost`] for all policies, or [`Costs`] for
+    /// each.
     ///
-    /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that opened later gets
-    ///   nothing.
-    /// - More than reserved: the rest is charged now, although it may not fit. The policy is in debt then: later requests
-    ///   wait until the debt is paid. A policy spends at most eight times its burst in all, so that one wrong commit does
-    ///   not lock a key for ever.
+    /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that
+    ///   opened later gets nothing.
+    /// - More than reserved: the rest is charged now, although it may not fit. The policy is in
+    ///   debt then: later requests wait until the debt is paid. A policy spends at most eight times
+    ///   its burst in all, so that one wrong commit does not lock a key for ever.
     ///
     /// Only the first commit counts. It may be repeated after an error.
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached before the deadline. The reservation may be settled or not. Repeat the commit:
-    /// without one, the estimate stays charged.
+    /// When the store cannot be reached before the deadline. The reservation may be settled or not.
+    /// Repeat the commit: without one, the estimate stays charged.
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or leave one
-    /// out.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not
+    /// decide, or leave one out.
     pub async fn commit(&self, costs: impl Into<Costs>) -> Result<Settlement, Error> {
         let costs = costs.into();
         self.limiter.settle(self, &costs).await

@@ -2,10 +2,10 @@ use crate::{Error, Limiter, Policy, PolicySet};
 
 /// Says which limits apply to a tenant or to a request.
 ///
-/// A function that looks limits up returns it, or a value that converts into it: policies in every form that
-/// [`Limiter::new`] takes (a [`Policy`], an array, a `Vec`, a [`PolicySet`]), a [`Limiter`], or an `Option` of one of
-/// them. `None` means that no limits were found. It selects the default limiter, so that a missing entry never lifts a
-/// limit.
+/// A function that looks limits up returns it, or a value that converts into it: policies in every
+/// form that [`Limiter::new`] takes (a [`Policy`], an array, a `Vec`, a [`PolicySet`]), a
+/// [`Limiter`], or an `Option` of one of them. `None` means that no limits were found. It selects
+/// the default limiter, so that a missing entry never lifts a limit.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::{Limited, Selection}};
@@ -34,18 +34,20 @@ pub enum Selection {
     /// Selects this limiter.
     Limiter(Limiter),
     /// Denies every request, without a wait and without a call to the store: see
-    /// [`Decision::is_blocked`](crate::Decision::is_blocked). Use it for a tenant that is suspended.
+    /// [`Decision::is_blocked`](crate::Decision::is_blocked). Use it for a tenant that is
+    /// suspended.
     Blocked,
     /// Selects no limit.
     Exempt,
-    /// The policies are not valid, for the reason that [`PolicySet::try_new`] gave. A fetch that returns it has failed.
+    /// The policies are not valid, for the reason that [`PolicySet::try_new`] gave. A fetch that
+    /// returns it has failed.
     Invalid(Error),
 }
 
 /// Says what limits a tenant or a request, or that nothing does.
 ///
-/// [`TenantLimiters::limiter_for`](crate::tenants::TenantLimiters::limiter_for) returns it. An exemption has a name of
-/// its own, because `None` means that nothing was found: see [`Selection`].
+/// [`TenantLimiters::limiter_for`](crate::tenants::TenantLimiters::limiter_for) returns it. An
+/// exemption has a name of its own, because `None` means that nothing was found: see [`Selection`].
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::{Limited, Selection}};

@@ -4,21 +4,26 @@ use crate::Error;
 
 /// Limits how many permits of a key are held at the same time, over all replicas.
 ///
-/// A permit stands for work in progress: a stream, an export, a job. A [`Policy`](crate::Policy) limits how much starts
-/// in a period. `Concurrency` limits how much runs at the same time, however long it takes.
+/// A permit stands for work in progress: a stream, an export, a job. A [`Policy`](crate::Policy)
+/// limits how much starts in a period. `Concurrency` limits how much runs at the same time, however
+/// long it takes.
 ///
-/// Counters belong to the name and the [`Key`](crate::Key). Two limiters on one store with the same name share them.
+/// Counters belong to the name and the [`Key`](crate::Key). Two limiters on one store with the same
+/// name share them.
 ///
 /// # Pooled and exact
 ///
-/// A *pooled* limit, the default, keeps idle permits in the process. To acquire one of these takes no call to the
-/// store. The process renews its permits once in every third of a [life](Self::with_life), in one call for each key. Other
-/// replicas cannot use its idle permits before the next renewal, so a replica may be denied while some are idle.
+/// A *pooled* limit, the default, keeps idle permits in the process. To acquire one of these takes
+/// no call to the store. The process renews its permits once in every third of a
+/// [life](Self::with_life), in one call for each key. Other replicas cannot use its idle permits
+/// before the next renewal, so a replica may be denied while some are idle.
 ///
-/// An [`exact`](Self::exact) limit keeps no idle permits. Each acquire and each release is a call, and no permit is
-/// idle while a caller is denied. Use it for limits of up to about ten times the number of replicas.
+/// An [`exact`](Self::exact) limit keeps no idle permits. Each acquire and each release is a call,
+/// and no permit is idle while a caller is denied. Use it for limits of up to about ten times the
+/// number of replicas.
 ///
-/// Neither hands out more than the limit. With a store in the process, every limit is exact, without a call.
+/// Neither hands out more than the limit. With a store in the process, every limit is exact,
+/// without a call.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,16 +49,17 @@ pub struct Concurrency {
 
 /// Selects what becomes of work whose [`Permit`](crate::permits::Permit) is lost.
 ///
-/// A permit is lost when its replica could not renew it for a whole life: the process was stopped, or the store was
-/// away. Other replicas may use it from then on.
+/// A permit is lost when its replica could not renew it for a whole life: the process was stopped,
+/// or the store was away. Other replicas may use it from then on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// Finishes the work. The work in progress may then exceed the limit by the permits that were lost. The default.
+    /// Finishes the work. The work in progress may then exceed the limit by the permits that were
+    /// lost. The default.
     #[default]
     Finish,
-    /// Ends the work: [`Permit::run`](crate::permits::Permit::run) drops it. The work in progress never exceeds the
-    /// limit.
+    /// Ends the work: [`Permit::run`](crate::permits::Permit::run) drops it. The work in progress
+    /// never exceeds the limit.
     Cancel,
 }
 
@@ -76,8 +82,8 @@ impl Concurrency {
     ///
     /// # Panics
     ///
-    /// Panics when the limit is 0, or the name is not allowed: see [`try_new`](Self::try_new). In a `const` this fails
-    /// the build.
+    /// Panics when the limit is 0, or the name is not allowed: see [`try_new`](Self::try_new). In a
+    /// `const` this fails the build.
     #[must_use]
     pub const fn new(name: &'static str /* or try_new */, limit: u32) -> Self {
         assert!(is_name(name.as_bytes()), "{}", NAME);
@@ -89,8 +95,8 @@ impl Concurrency {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the limit is 0, or when the name does not have 1 to 64
-    /// characters of `A-Z a-z 0-9 - _ . /`.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the limit is 0, or when the name does
+    /// not have 1 to 64 characters of `A-Z a-z 0-9 - _ . /`.
     pub fn try_new(name: impl Into<String>, limit: u32) -> Result<Self, Error> {
         let name = name.into();
         if !is_name(name.as_bytes()) {
@@ -123,13 +129,13 @@ impl Concurrency {
 
     /// Sets how long permits live without a renewal. 10 s by default.
     ///
-    /// The permits of a process that was killed are free again after this time. A shorter life costs more renewals.
-    /// With a store in the process, permits need no renewal and have no life.
+    /// The permits of a process that was killed are free again after this time. A shorter life
+    /// costs more renewals. With a store in the process, permits need no renewal and have no life.
     ///
     /// # Panics
     ///
-    /// Panics when the life is not between 100 ms and 1 day. See [`try_with_life`](Self::try_with_life) for values that are known
-    /// only at run time.
+    /// Panics when the life is not between 100 ms and 1 day. See
+    /// [`try_with_life`](Self::try_with_life) for values that are known only at run time.
     #[must_use]
     pub const fn with_life(mut self, life: Duration) -> Self {
         assert!(is_life(life), "{}", LIFE_RANGE);
@@ -141,7 +147,8 @@ impl Concurrency {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the life is not between 100 ms and 1 day.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the life is not between 100 ms and 1
+    /// day.
     pub fn try_with_life(self, life: Duration) -> Result<Self, Error> {
         if is_life(life) {
             Ok(Self { life, ..self })
@@ -157,16 +164,16 @@ impl Concurrency {
         self
     }
 
-    /// Sets how long [`acquire`](crate::permits::ConcurrencyLimiter::acquire) waits for a permit. By default it does
-    /// not wait.
+    /// Sets how long [`acquire`](crate::permits::ConcurrencyLimiter::acquire) waits for a permit.
+    /// By default it does not wait.
     #[must_use]
     pub const fn wait(mut self, longest: Duration) -> Self {
         self.longest_wait = longest;
         self
     }
 
-    /// Sets how many callers of a limiter may wait at a time, over all keys. 10 000 by default. A further caller is
-    /// denied at once.
+    /// Sets how many callers of a limiter may wait at a time, over all keys. 10 000 by default. A
+    /// further caller is denied at once.
     #[must_use]
     pub const fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;

@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use crate::model::quota::MAX_EXACT;
 use crate::{Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 
-/// The number of units that one request spends from every policy. [`Costs`] names a cost for each policy.
+/// The number of units that one request spends from every policy. [`Costs`] names a cost for each
+/// policy.
 ///
 /// A cost of `c` spends as much as `c` requests of [`Cost::ONE`] at the same instant. It is charged
 /// as a whole or not at all. A cost above the burst of a policy can never fit and is an
@@ -46,8 +47,8 @@ impl Cost {
         self.0
     }
 
-    /// Returns the units as a number of a script. A greater cost than any state holds is cut to the greatest integer
-    /// that a double represents exactly. Only a refund may have such a cost.
+    /// Returns the units as a number of a script. A greater cost than any state holds is cut to the
+    /// greatest integer that a double represents exactly. Only a refund may have such a cost.
     pub(crate) fn number(self) -> f64 {
         self.0.min(MAX_EXACT - 1) as f64
     }
@@ -78,8 +79,8 @@ impl fmt::Debug for Cost {
     }
 }
 
-/// Holds the cost of a request for each policy of a set, and the ceilings under which it is charged. The places behind
-/// the last policy are zero.
+/// Holds the cost of a request for each policy of a set, and the ceilings under which it is
+/// charged. The places behind the last policy are zero.
 pub(crate) type EachCost = Arc<Each>;
 
 /// Holds what few requests have.
@@ -91,7 +92,8 @@ pub(crate) struct Each {
 
 /// Holds the units that a request spends from each policy of a set, and the ceiling for each.
 ///
-/// Nearly every request has one cost for all policies, and no ceilings. Such a charge needs no allocation.
+/// Nearly every request has one cost for all policies, and no ceilings. Such a charge needs no
+/// allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
     /// The cost for every policy. The greatest one, when they differ.
@@ -145,7 +147,8 @@ impl Charge {
         }
     }
 
-    /// Returns the same charge under the ceilings of another charge on the same policies, if that has any.
+    /// Returns the same charge under the ceilings of another charge on the same policies, if that
+    /// has any.
     pub(crate) fn under_those_of(self, other: ChargeRef<'_>) -> Self {
         match other.each.and_then(|each| each.ceilings) {
             Some(ceilings) => self.under(ceilings),
@@ -182,7 +185,8 @@ impl<'a> ChargeRef<'a> {
             .unwrap_or(self.cost)
     }
 
-    /// Returns the ceiling for the policy at this place of the set. `None` for a check that has none.
+    /// Returns the ceiling for the policy at this place of the set. `None` for a check that has
+    /// none.
     #[inline]
     pub(crate) fn ceiling(self, at: usize) -> Option<Ceiling> {
         self.each?.ceilings.as_ref()?.get(at).copied()
@@ -253,8 +257,8 @@ impl PartialEq<ChargeRef<'_>> for Charge {
 
 /// Names the units that one request spends from each policy of a set.
 ///
-/// Use it where policies count different things: requests and tokens, uploads and bytes. The request is charged in one
-/// atomic step, on all policies or on none.
+/// Use it where policies count different things: requests and tokens, uploads and bytes. The
+/// request is charged in one atomic step, on all policies or on none.
 ///
 /// A cost of zero leaves a policy unchanged, and the policy does not deny the request.
 ///
@@ -311,7 +315,8 @@ impl Costs {
         self
     }
 
-    /// Returns the cost for the policy with this name. `None` when neither the policy nor all others have a cost.
+    /// Returns the cost for the policy with this name. `None` when neither the policy nor all
+    /// others have a cost.
     ///
     /// ```
     /// use tollgate::{Cost, Costs};
@@ -434,13 +439,14 @@ impl fmt::Debug for Costs {
 
 /// A limit on what may be spent from a policy after a check, instead of its burst.
 ///
-/// A [`Priority`] and [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) set ceilings. Only an implementation
-/// of [`Store`](crate::Store) reads them: see [`Check::ceiling_of`](crate::store::Check::ceiling_of).
+/// A [`Priority`] and [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) set ceilings. Only
+/// an implementation of [`Store`](crate::Store) reads them: see
+/// [`Check::ceiling_of`](crate::store::Check::ceiling_of).
 ///
-/// A check with a ceiling fits when the units that are then spent above [`units`](Self::units) return within
-/// [`wait`](Self::wait). So a ceiling below the burst leaves units for other checks. A ceiling with a wait lets the
-/// check spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The stored
-/// state is the same under every ceiling.
+/// A check with a ceiling fits when the units that are then spent above [`units`](Self::units)
+/// return within [`wait`](Self::wait). So a ceiling below the burst leaves units for other checks.
+/// A ceiling with a wait lets the check spend units that have not accrued yet, up to 8 bursts in
+/// all: a debt that every other check sees. The stored state is the same under every ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceiling {
     units: u64,
@@ -469,7 +475,8 @@ impl Ceiling {
         }
     }
 
-    /// Returns the same ceiling, which what is spent above it may exceed for `wait_us` microseconds.
+    /// Returns the same ceiling, which what is spent above it may exceed for `wait_us`
+    /// microseconds.
     pub(crate) fn within_us(self, wait_us: u64) -> Self {
         Self { wait_us, ..self }
     }
@@ -480,14 +487,15 @@ impl Ceiling {
         self.units
     }
 
-    /// Returns the time within which units that are spent beyond [`units`](Self::units) return. Only a bucket has such
-    /// a time.
+    /// Returns the time within which units that are spent beyond [`units`](Self::units) return.
+    /// Only a bucket has such a time.
     #[must_use]
     pub fn wait(&self) -> Duration {
         Duration::from_micros(self.wait_us)
     }
 
-    /// Returns the ceiling that is reached first in a queue of this quota. The share is that of this ceiling.
+    /// Returns the ceiling that is reached first in a queue of this quota. The share is that of
+    /// this ceiling.
     pub(crate) fn lower_of(self, other: Self, quota: &Quota) -> Self {
         let end_us = |ceiling: Self| quota.span(ceiling.units).0.saturating_add(ceiling.wait_us);
         if end_us(self) <= end_us(other) {

@@ -11,19 +11,21 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, Key};
 
-/// The share of the keys for which a layer enforces a limit. For all other keys the limit is in *shadow mode*: the
-/// layer counts the denials, and lets the requests pass.
+/// The share of the keys for which a layer enforces a limit. For all other keys the limit is in
+/// *shadow mode*: the layer counts the denials, and lets the requests pass.
 ///
-/// Use it to bring a new limit into force: begin at 0 %, see whom the limit would deny, and raise the share while the
-/// service runs. Clones share the setting: keep one, and give the others to the layers.
+/// Use it to bring a new limit into force: begin at 0 %, see whom the limit would deny, and raise
+/// the share while the service runs. Clones share the setting: keep one, and give the others to the
+/// layers.
 ///
-/// A hash of the key decides. So the same keys are enforced on each replica and for each limit, and a key that is
-/// enforced stays enforced at every greater share. The hash is public: the first 8 bytes of the SHA-256 of
-/// [`Key::encoded`], as a big-endian number, modulo 100. A key is enforced when the result is below the percentage. A
-/// client that chooses its key can choose one outside of the share, until the share is 100 %.
+/// A hash of the key decides. So the same keys are enforced on each replica and for each limit, and
+/// a key that is enforced stays enforced at every greater share. The hash is public: the first 8
+/// bytes of the SHA-256 of [`Key::encoded`], as a big-endian number, modulo 100. A key is enforced
+/// when the result is below the percentage. A client that chooses its key can choose one outside of
+/// the share, until the share is 100 %.
 ///
-/// Operators may set the share of a limiter that is [published with it](crate::LimiterBuilder::published_with). Their
-/// share is in force until they withdraw it.
+/// Operators may set the share of a limiter that is [published with
+/// it](crate::LimiterBuilder::published_with). Their share is in force until they withdraw it.
 ///
 /// ```
 /// use tollgate::{Enforcement, Key};
@@ -48,7 +50,8 @@ const FULL: u8 = 100;
 /// The share of an operator who has set none.
 const NONE: u8 = u8::MAX;
 
-/// Packs the share of the code and that of the operator behind the one that is in force, so that a check reads one byte.
+/// Packs the share of the code and that of the operator behind the one that is in force, so that a
+/// check reads one byte.
 const fn packed(code: u8, operator: u8) -> u32 {
     let in_force = if operator == NONE { code } else { operator };
     u32::from_le_bytes([in_force, code, operator, 0])
@@ -69,8 +72,8 @@ impl Enforcement {
         Self(Arc::new(AtomicU32::new(packed(percent, NONE))))
     }
 
-    /// Enforces the limit for `percent` of the keys, as [`share`](Self::share) does for a number that is known only at run
-    /// time.
+    /// Enforces the limit for `percent` of the keys, as [`share`](Self::share) does for a number
+    /// that is known only at run time.
     ///
     /// ```
     /// use tollgate::Enforcement;
@@ -88,27 +91,32 @@ impl Enforcement {
         check(percent).map(Self::share)
     }
 
-    /// Changes the share, for all clones. Requests that are under way may still be decided by the old one.
+    /// Changes the share, for all clones. Requests that are under way may still be decided by the
+    /// old one.
     ///
-    /// An operator's share takes precedence: the new share is then in force only when the operator withdraws theirs.
+    /// An operator's share takes precedence: the new share is then in force only when the operator
+    /// withdraws theirs.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `percent` is above 100. The old share then stays.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `percent` is above 100. The old share
+    /// then stays.
     pub fn set(&self, percent: u8) -> Result<(), Error> {
         let percent = check(percent)?;
         self.change(|_, operator| (percent, operator));
         Ok(())
     }
 
-    /// Sets the share of the operator, or withdraws it with `None`. Returns whether that changed it.
+    /// Sets the share of the operator, or withdraws it with `None`. Returns whether that changed
+    /// it.
     pub(crate) fn set_by_operator(&self, percent: Option<u8>) -> Result<bool, Error> {
         let operator = percent.map_or(Ok(NONE), check)?;
         let before = self.change(|code, _| (code, operator));
         Ok(before != operator)
     }
 
-    /// Replaces the shares of the code and of the operator. Returns that of the operator from before.
+    /// Replaces the shares of the code and of the operator. Returns that of the operator from
+    /// before.
     fn change(&self, change: impl Fn(u8, u8) -> (u8, u8)) -> u8 {
         let replace = |word: u32| {
             let [_, code, operator, _] = word.to_le_bytes();
@@ -121,7 +129,8 @@ impl Enforcement {
         before.unwrap_or_else(|unchanged| unchanged).to_le_bytes()[2]
     }
 
-    /// Returns the share that is in force, in percent: the operator's, or else the one that the code set.
+    /// Returns the share that is in force, in percent: the operator's, or else the one that the
+    /// code set.
     #[must_use]
     #[inline]
     pub fn percent(&self) -> u8 {
@@ -191,7 +200,8 @@ impl FromStr for Enforcement {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is no whole number of percent from 0% to 100%.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is no whole number of percent
+    /// from 0% to 100%.
     fn from_str(text: &str) -> Result<Self, Error> {
         let number = text
             .strip_suffix('%')

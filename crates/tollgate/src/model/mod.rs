@@ -1,8 +1,8 @@
 //! Keys, quotas, policies, algorithms and decisions.
 //!
-//! Everything here is pure: a state, a time and a cost go in, a decision comes out. Nothing here waits, and nothing knows
-//! where states are kept. The [`store`](crate::store) room keeps them, the `redis` room does so on servers, and the
-//! [`limiter`](crate::limiter) room is what callers use.
+//! Everything here is pure: a state, a time and a cost go in, a decision comes out. Nothing here
+//! waits, and nothing knows where states are kept. The [`store`](crate::store) room keeps them, the
+//! `redis` room does so on servers, and the [`limiter`](crate::limiter) room is what callers use.
 
 pub(crate) mod algorithm;
 #[cfg(feature = "calendar")]

@@ -5,25 +5,27 @@ use crate::{
     model::{Ceiling, cost::Charge},
 };
 
-/// Ranks a check: it may spend up to a share of each burst, and leaves the rest to checks of a higher rank.
+/// Ranks a check: it may spend up to a share of each burst, and leaves the rest to checks of a
+/// higher rank.
 ///
 /// Set it with [`Costs::with_priority`](crate::Costs::with_priority). A check without a priority is
 /// [critical](Self::CRITICAL).
 ///
-/// All ranks spend from one counter, over all replicas. A check is denied if more than its share of the burst would
-/// then be spent. So the units above the share are always left for checks that rank higher. Stripe calls this a [fleet
-/// usage load shedder](https://stripe.com/blog/rate-limiters).
+/// All ranks spend from one counter, over all replicas. A check is denied if more than its share of
+/// the burst would then be spent. So the units above the share are always left for checks that rank
+/// higher. Stripe calls this a [fleet usage load shedder](https://stripe.com/blog/rate-limiters).
 ///
-/// A priority ranks every policy of a limiter, except those that are [unranked](Policy::unranked). Rank what requests
-/// of several kinds share and what protects the service. A quota that belongs to one customer is unranked: a rank would
-/// take a part of what the customer has paid for.
+/// A priority ranks every policy of a limiter, except those that are [unranked](Policy::unranked).
+/// Rank what requests of several kinds share and what protects the service. A quota that belongs to
+/// one customer is unranked: a rank would take a part of what the customer has paid for.
 ///
-/// The wait of a denial is exact: it ends when the units fit the share. [`remaining`](crate::limiter::PolicyState::remaining)
-/// counts what the rank can have. The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a
-/// leaky bucket, it is a share of the places in the queue.
+/// The wait of a denial is exact: it ends when the units fit the share.
+/// [`remaining`](crate::limiter::PolicyState::remaining) counts what the rank can have. The share
+/// is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket, it is a
+/// share of the places in the queue.
 ///
-/// A check that [waits](crate::limiter::CheckBuilder::wait) with a priority below critical goes into no debt: it tries again when
-/// its units fit its share.
+/// A check that [waits](crate::limiter::CheckBuilder::wait) with a priority below critical goes
+/// into no debt: it tries again when its units fit its share.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -41,8 +43,9 @@ use crate::{
 ///
 /// # Errors of a check
 ///
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) with a [leased](crate::Policy::leased) policy that is ranked: its units
-/// are taken in advance, and have no rank. [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) for a cost above the share.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) with a [leased](crate::Policy::leased) policy
+/// that is ranked: its units are taken in advance, and have no rank.
+/// [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) for a cost above the share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u8);
 
@@ -111,8 +114,8 @@ impl Priority {
         (burst * self.0 as u64).div_ceil(100)
     }
 
-    /// Returns the units of a policy that a check of this priority may spend: its share of the burst, or the whole burst
-    /// of an [unranked](Policy::unranked) policy.
+    /// Returns the units of a policy that a check of this priority may spend: its share of the
+    /// burst, or the whole burst of an [unranked](Policy::unranked) policy.
     ///
     /// ```
     /// use tollgate::{Policy, Priority, Quota};

@@ -5,12 +5,13 @@ use std::{
 
 use crate::{Algorithm, Policy, lock::Lock};
 
-/// Holds what all policy sets with the same algorithms in the same order have in common, and the scripts that a store on
-/// a server derives from it.
+/// Holds what all policy sets with the same algorithms in the same order have in common, and the
+/// scripts that a store on a server derives from it.
 ///
-/// The names, levels and quotas of the policies are no part of it: they travel with each call. Sliding buckets have one
-/// shape, whatever their number. A shape exists once in the process, as long as a policy set uses it. So a million
-/// tenants with policies of their own share the scripts of a few shapes. Each script is assembled when it is first used.
+/// The names, levels and quotas of the policies are no part of it: they travel with each call.
+/// Sliding buckets have one shape, whatever their number. A shape exists once in the process, as
+/// long as a policy set uses it. So a million tenants with policies of their own share the scripts
+/// of a few shapes. Each script is assembled when it is first used.
 #[derive(Debug)]
 pub(crate) struct Shape {
     id: ShapeId,
@@ -51,8 +52,8 @@ pub(crate) enum Purpose {
 /// The number of purposes.
 const PURPOSES: usize = Purpose::Lease as usize + 1;
 
-/// Names a shape: four bits for each policy, and one more for leased policies. Equal for two policy sets exactly when
-/// they have one shape.
+/// Names a shape: four bits for each policy, and one more for leased policies. Equal for two policy
+/// sets exactly when they have one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ShapeId(u64);
 
@@ -63,7 +64,8 @@ const LEASED: u64 = 1 << 32;
 static SHAPES: Lock<BTreeMap<ShapeId, Weak<Shape>>> = Lock::new(BTreeMap::new());
 
 impl ShapeId {
-    /// Returns the name of the shape of `policies`. No algorithm has the number zero, so that sets of different lengths differ.
+    /// Returns the name of the shape of `policies`. No algorithm has the number zero, so that sets
+    /// of different lengths differ.
     pub(crate) fn of(policies: &[Arc<Policy>]) -> Self {
         let leased = if policies.iter().any(|policy| policy.is_leased()) {
             LEASED
@@ -153,7 +155,8 @@ impl Shape {
 }
 
 impl Drop for Shape {
-    /// Removes the shape from those in use, unless another thread has made the same shape again meanwhile.
+    /// Removes the shape from those in use, unless another thread has made the same shape again
+    /// meanwhile.
     fn drop(&mut self) {
         let mut shapes = SHAPES.lock();
         if shapes
@@ -252,7 +255,8 @@ mod tests {
         ];
         let kept = set(&list);
         let id = kept.shape().id();
-        // A shape outside the list stands for the old one, whose drop comes after the new one was made.
+        // A shape outside the list stands for the old one, whose drop comes after the new one was
+        // made.
         drop(Shape::new(id, kept.shared()));
         assert!(
             SHAPES

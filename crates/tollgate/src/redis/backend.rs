@@ -68,8 +68,8 @@ impl Backend {
         }
     }
 
-    /// Returns the error of a call over the states of these policies that is not sent: the states lie in several slots, or
-    /// their server is not asked, or not within this deadline.
+    /// Returns the error of a call over the states of these policies that is not sent: the states
+    /// lie in several slots, or their server is not asked, or not within this deadline.
     #[inline]
     pub(super) fn refusal_of(
         &self,
@@ -83,8 +83,8 @@ impl Backend {
         self.refusal(policies.first_branch(key), deadline)
     }
 
-    /// Returns the error of a call for this key that is not sent: its server is not asked, or not within this deadline. The
-    /// key has no branches, here and below.
+    /// Returns the error of a call for this key that is not sent: its server is not asked, or not
+    /// within this deadline. The key has no branches, here and below.
     #[inline]
     pub(super) fn refusal(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
         match &self.servers {
@@ -93,7 +93,8 @@ impl Backend {
         }
     }
 
-    /// Refuses a key whose branches lie in different slots of a cluster, so that no server can decide over all of them.
+    /// Refuses a key whose branches lie in different slots of a cluster, so that no server can
+    /// decide over all of them.
     #[inline]
     pub(super) fn takes(&self, policies: &PolicySet, key: &Key) -> Result<(), Error> {
         match &self.servers {
@@ -130,8 +131,8 @@ impl Backend {
         }
     }
 
-    /// Returns the units of these keys to the server, each by a check of no units. Fails with the first error, after all
-    /// keys were tried.
+    /// Returns the units of these keys to the server, each by a check of no units. Fails with the
+    /// first error, after all keys were tried.
     pub(super) async fn release(&self, holders: Vec<Holder>) -> Result<(), Error> {
         let call = |holder: Holder| {
             if let Some(refusal) = self.refusal_of(&holder.policies, &holder.key, None) {
@@ -155,8 +156,8 @@ impl Backend {
             .await
     }
 
-    /// Makes a call at the server of the key, for a caller that waits until the deadline. `write` writes it, by the body of
-    /// its script or not.
+    /// Makes a call at the server of the key, for a caller that waits until the deadline. `write`
+    /// writes it, by the body of its script or not.
     pub(super) async fn call(
         &self,
         key: &Key,
@@ -189,7 +190,8 @@ impl Backend {
 
     /// Runs a script on the record of a reservation.
     ///
-    /// The call is sent a second time when the connection broke: the record makes sure that it counts once.
+    /// The call is sent a second time when the connection broke: the record makes sure that it
+    /// counts once.
     pub(super) async fn run_held(
         &self,
         check: Check<'_>,

@@ -37,19 +37,21 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStore {
-    /// Connects to `source`, and waits until the server answers. Logs what [`diagnose`](Self::diagnose) finds.
+    /// Connects to `source`, and waits until the server answers. Logs what
+    /// [`diagnose`](Self::diagnose) finds.
     ///
     /// Use [`open`](Self::open) if the service has to start while Redis is away.
     ///
     /// # Errors
     ///
-    /// When the source is not valid, or when the server does not answer or refuses the user or the password.
+    /// When the source is not valid, or when the server does not answer or refuses the user or the
+    /// password.
     pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, Error> {
         Self::builder(source).connect().await
     }
 
-    /// Creates a store that connects with its first use: a check, or a limiter with
-    /// [counted replicas](crate::limiter::Replicas::Counted), the default. Until the server answers, the
+    /// Creates a store that connects with its first use: a check, or a limiter with [counted
+    /// replicas](crate::limiter::Replicas::Counted), the default. Until the server answers, the
     /// [`Outage`](crate::Outage) of each limiter decides.
     ///
     /// # Errors
@@ -94,17 +96,18 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Sets the first part of every key. `tollgate` by default. The [option `prefix`](RedisSource) of a URL wins.
+    /// Sets the first part of every key. `tollgate` by default. The [option `prefix`](RedisSource)
+    /// of a URL wins.
     ///
-    /// Stores with the same prefix share the counters of policies with the same name. So give each application a
-    /// prefix of its own where several use one server.
+    /// Stores with the same prefix share the counters of policies with the same name. So give each
+    /// application a prefix of its own where several use one server.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets user, password, database, protocol and TLS for the servers that Sentinels name. The host and the port of
-    /// this URL are ignored.
+    /// Sets user, password, database, protocol and TLS for the servers that Sentinels name. The
+    /// host and the port of this URL are ignored.
     pub fn server_url(mut self, url: impl Into<String>) -> Self {
         self.server_url = Some(url.into());
         self
@@ -112,19 +115,21 @@ impl RedisStoreBuilder {
 
     /// Sets a clock of the process, which decides instead of the server's clock.
     ///
-    /// Use it for servers that refuse `TIME`, and for tests. The guarantee is then weaker: replicas disagree by as much
-    /// as their clocks differ.
+    /// Use it for servers that refuse `TIME`, and for tests. The guarantee is then weaker: replicas
+    /// disagree by as much as their clocks differ.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers none.
+    /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers
+    /// none.
     ///
-    /// While a denial is remembered, repeated requests cost the server nothing. But a refund, a reset or a raised quota
-    /// in another process may take effect here that much later. The
-    /// [`remaining`](crate::limiter::PolicyState::remaining) units are also remembered, although other requests may have
-    /// spent them since. [`Decision::is_remembered`](crate::Decision::is_remembered) tells such a denial.
+    /// While a denial is remembered, repeated requests cost the server nothing. But a refund, a
+    /// reset or a raised quota in another process may take effect here that much later. The
+    /// [`remaining`](crate::limiter::PolicyState::remaining) units are also remembered, although
+    /// other requests may have spent them since.
+    /// [`Decision::is_remembered`](crate::Decision::is_remembered) tells such a denial.
     ///
     /// ```
     /// use std::time::Duration;
@@ -139,8 +144,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets the certificate authorities that may sign the server's certificate, in PEM, instead of those of the platform.
-    /// For `rediss://` URLs.
+    /// Sets the certificate authorities that may sign the server's certificate, in PEM, instead of
+    /// those of the platform. For `rediss://` URLs.
     #[cfg(feature = "tls")]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.roots = Some(pem.into());
@@ -158,8 +163,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how long connecting may take, authentication and TLS included, and how long a [`ping`](RedisStore::ping)
-    /// may take. 1 s by default. A check waits for a connection no longer than its own deadline.
+    /// Sets how long connecting may take, authentication and TLS included, and how long a
+    /// [`ping`](RedisStore::ping) may take. 1 s by default. A check waits for a connection no
+    /// longer than its own deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -169,7 +175,8 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), and when the server does not answer or refuses the user or the password.
+    /// As [`build`](Self::build), and when the server does not answer or refuses the user or the
+    /// password.
     pub async fn connect(self) -> Result<RedisStore, Error> {
         let store = self.build()?;
         store.ping().await?;
@@ -183,11 +190,13 @@ impl RedisStoreBuilder {
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when
     ///
-    /// - a URL is not valid, has an unknown [option](RedisSource), or needs a feature that is not enabled;
-    /// - the prefix is empty, longer than 64 bytes, or contains a brace, a space or a control character;
+    /// - a URL is not valid, has an unknown [option](RedisSource), or needs a feature that is not
+    ///   enabled;
+    /// - the prefix is empty, longer than 64 bytes, or contains a brace, a space or a control
+    ///   character;
     /// - certificates are not valid PEM, or are set without a `rediss://` URL;
-    /// - no Sentinel, or no server of a cluster, is named; URLs of a cluster name a database or a socket, or differ in
-    ///   more than host and port.
+    /// - no Sentinel, or no server of a cluster, is named; URLs of a cluster name a database or a
+    ///   socket, or differ in more than host and port.
     pub fn build(self) -> Result<RedisStore, Error> {
         let (kind, url) = self.source.0.clone().resolve()?;
         let prefix = url.prefix.unwrap_or_else(|| self.prefix.clone());
@@ -312,7 +321,8 @@ fn settings(url: &str) -> Result<ConnectionInfo, Error> {
         .set_keepalive(keep_alive);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-    // The first reply shows whether the server accepts the connection. The client would drop the reply to `CLIENT SETINFO`.
+    // The first reply shows whether the server accepts the connection. The client would drop the
+    // reply to `CLIENT SETINFO`.
     let redis = info.redis_settings().clone().set_skip_set_lib_name();
     Ok(info.set_tcp_settings(tcp).set_redis_settings(redis))
 }

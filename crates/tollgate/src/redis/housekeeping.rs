@@ -1,5 +1,5 @@
-//! Does what a store does on its own: counts the processes, shows limits to operators, sets its gauges, and returns units that
-//! nobody asks for.
+//! Does what a store does on its own: counts the processes, shows limits to operators, sets its
+//! gauges, and returns units that nobody asks for.
 
 use std::{
     future::Future,
@@ -22,7 +22,8 @@ use crate::{
     store::{Publication, ReplicaCount, ReplicaGroup},
 };
 
-/// Holds what all clones of a store share: its backend, and what the task needs that looks after it.
+/// Holds what all clones of a store share: its backend, and what the task needs that looks after
+/// it.
 pub(super) struct Inner {
     pub(super) backend: Backend,
     task: Background,
@@ -33,8 +34,8 @@ pub(super) struct Inner {
 /// The duty to set the gauges, from the first check on.
 const GAUGES: u32 = if metrics::IS_ON { 1 } else { 0 };
 
-/// The duty to be present at the server: to count the processes while a limiter wants a number, and to show limits while a
-/// limiter is published.
+/// The duty to be present at the server: to count the processes while a limiter wants a number, and
+/// to show limits while a limiter is published.
 const PRESENT: u32 = 2;
 
 /// The duty to do so at once, because a group or a limiter is new.
@@ -56,7 +57,8 @@ impl Inner {
         })
     }
 
-    /// Starts the task that a check of these policies needs. Without a runtime, the next check does.
+    /// Starts the task that a check of these policies needs. Without a runtime, the next check
+    /// does.
     #[inline]
     pub(super) fn serve(self: &Arc<Self>, policies: &PolicySet) {
         let duties = if policies.is_leased() {
@@ -98,7 +100,8 @@ impl Inner {
     }
 }
 
-/// Does what is due as long as the store is in use, and sleeps meanwhile. Ends when the store has no duties.
+/// Does what is due as long as the store is in use, and sleeps meanwhile. Ends when the store has
+/// no duties.
 struct Housekeeper {
     store: Weak<Inner>,
     running: Running,

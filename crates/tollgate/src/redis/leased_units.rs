@@ -24,8 +24,9 @@ use crate::{
 
 /// Holds the times at which the server has charged units that were spent here, by its clock.
 ///
-/// Units are charged with the next report, or at the end of their generation. A refund has to name that time: a log and
-/// sliding buckets return units that were charged at it, and a window those that were charged in it.
+/// Units are charged with the next report, or at the end of their generation. A refund has to name
+/// that time: a log and sliding buckets return units that were charged at it, and a window those
+/// that were charged in it.
 #[derive(Debug, Default)]
 struct Charges {
     /// The latest times, in the order of the reports.
@@ -49,8 +50,8 @@ impl Charges {
         self.times_us.push_back(charged_us);
     }
 
-    /// Returns the time at which a unit was charged that was spent at `spent_us`: the first one after. `None` when it
-    /// was not charged yet, or when nobody remembers.
+    /// Returns the time at which a unit was charged that was spent at `spent_us`: the first one
+    /// after. `None` when it was not charged yet, or when nobody remembers.
     fn of(&self, spent_us: u64) -> Option<u64> {
         let later = self
             .times_us
@@ -145,8 +146,8 @@ impl Entry {
         self.asked_us + self.lease().generation_us() * numerator / denominator <= now_us
     }
 
-    /// Returns the last server state, with `remaining` capped at the units held here. Other replicas may have spent all
-    /// others.
+    /// Returns the last server state, with `remaining` capped at the units held here. Other
+    /// replicas may have spent all others.
     fn levels(&self, now_us: u64) -> PolicyLevels {
         let held = self.units.held(now_us);
         let Some(seen) = &self.seen else {
@@ -166,7 +167,8 @@ impl Seen {
     }
 }
 
-/// Connects a check that makes a call with the leased units, when its call is composed and when it is answered.
+/// Connects a check that makes a call with the leased units, when its call is composed and when it
+/// is answered.
 #[derive(Clone, Debug)]
 pub(in crate::redis) struct LeaseCall {
     leased_units: Arc<LeasedUnits>,
@@ -197,7 +199,8 @@ impl LeaseCall {
         }
     }
 
-    /// Takes the reports of a key for the call that is composed now, and returns the number of units that it wants.
+    /// Takes the reports of a key for the call that is composed now, and returns the number of
+    /// units that it wants.
     ///
     /// A report that was taken is not sent again, whatever becomes of the call.
     pub(in crate::redis) fn compose(
@@ -252,7 +255,8 @@ impl LeaseCall {
     }
 }
 
-/// Returns the time at which units of a report lapse: the end of the generation after the one of their grant.
+/// Returns the time at which units of a report lapse: the end of the generation after the one of
+/// their grant.
 fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
     let terms = policies
         .iter()
@@ -301,9 +305,11 @@ impl LeasedUnits {
         Arc::new(Self { shards, clock })
     }
 
-    /// Spends the cost of a check from the units of its key. Otherwise the check needs a trip, and the error is its time.
+    /// Spends the cost of a check from the units of its key. Otherwise the check needs a trip, and
+    /// the error is its time.
     ///
-    /// A check with a tag makes a trip, because the log at the server stores the tag. So does one with different costs.
+    /// A check with a tag makes a trip, because the log at the server stores the tag. So does one
+    /// with different costs.
     pub(in crate::redis) fn spend(&self, check: &Check<'_>, hash: u64) -> Result<CheckFuture, u64> {
         let now_us = self.now_us();
         let charge = check.charge();
@@ -338,8 +344,9 @@ impl LeasedUnits {
             && entry.is_some_and(|entry| entry.units.covers(now_us, check.cost.units()))
     }
 
-    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has
-    /// to refund them, and the error is the time at which it has charged them, as far as it is known.
+    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock.
+    /// Otherwise the server has to refund them, and the error is the time at which it has charged
+    /// them, as far as it is known.
     pub(in crate::redis) fn refund(
         &self,
         policies: &PolicySet,
@@ -362,8 +369,8 @@ impl LeasedUnits {
         self.lock(hash).retain(|entry| entry.key != *key);
     }
 
-    /// Drops the entries that nobody has asked for during two generations, and lists the holders of units that nobody has
-    /// asked for during half a generation.
+    /// Drops the entries that nobody has asked for during two generations, and lists the holders of
+    /// units that nobody has asked for during half a generation.
     pub(in crate::redis) fn sweep(&self) -> Vec<Holder> {
         let now_us = self.now_us();
         let sweep = |at| {
@@ -441,7 +448,8 @@ impl Shard {
     fn insert(&mut self, hash: u64, check: &Check<'_>, now_us: u64) {
         if self.entries.len() >= MOST && self.thinned_us + PAUSE_US <= now_us {
             self.thinned_us = now_us;
-            // A flood of keys that are asked for once must not keep out those that are asked for often.
+            // A flood of keys that are asked for once must not keep out those that are asked for
+            // often.
             self.retain(|entry| {
                 std::mem::take(&mut entry.checks) > 1 || entry.units.held(now_us) > 0
             });

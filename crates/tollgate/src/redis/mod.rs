@@ -1,9 +1,10 @@
 //! Keeps the state of policies in Redis, for all replicas: see [`RedisStore`].
 //!
-//! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this module only.
-// Imports run downward: `builder`, `source` and `diagnosis` use `store`; `store` and its `housekeeping` use `backend`; `backend`
-// uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use `connect`; `connect` uses
-// `protocol`.
+//! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this
+//! module only.
+// Imports run downward: `builder`, `source` and `diagnosis` use `store`; `store` and its
+// `housekeeping` use `backend`; `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch`
+// uses `deny_cache` and `server`; these use `connect`; `connect` uses `protocol`.
 
 mod backend;
 mod builder;

@@ -21,7 +21,8 @@ use crate::{
 /// The most limiters of a store that are shown. One call has all of them.
 const MAX_LIMITERS: usize = 64;
 
-/// The ends of the keys: of the set of limits, and of the hash of shares. A group of replicas has 16 digits in their place.
+/// The ends of the keys: of the set of limits, and of the hash of shares. A group of replicas has
+/// 16 digits in their place.
 const ENDS: [&str; 2] = ["limits", "shares"];
 
 /// Holds the limits that are shown, as long as a limiter holds them.
@@ -39,7 +40,8 @@ impl Publications {
         added.push(limits.downgrade());
     }
 
-    /// Returns the limits that are shown, unless there are very many, and forgets those whose limiters are gone.
+    /// Returns the limits that are shown, unless there are very many, and forgets those whose
+    /// limiters are gone.
     pub(in crate::redis) fn current(&self) -> Vec<Publication> {
         let mut current = Vec::new();
         self.added.lock().retain(|limits| {
@@ -70,7 +72,8 @@ pub(in crate::redis) struct Publisher {
 }
 
 impl Publisher {
-    /// Shows these limits, and puts their shares into force. After a failed call the last shares stay.
+    /// Shows these limits, and puts their shares into force. After a failed call the last shares
+    /// stay.
     pub(in crate::redis) async fn publish(&mut self, backend: &Backend, limits: &[Publication]) {
         match call(backend, limits).await {
             Ok(shares) => {
@@ -85,7 +88,8 @@ impl Publisher {
         }
     }
 
-    /// Puts the share of an operator into force. One that is not valid counts as none, on every replica.
+    /// Puts the share of an operator into force. One that is not valid counts as none, on every
+    /// replica.
     fn obey(&mut self, limits: &Publication, share: &Value) {
         let text = match share {
             Value::BulkString(text) => Some(text),

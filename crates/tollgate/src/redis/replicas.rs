@@ -43,7 +43,8 @@ impl ReplicaCounter {
         }
     }
 
-    /// Returns the number of a group, which is wanted from now on, and whether it was not wanted before.
+    /// Returns the number of a group, which is wanted from now on, and whether it was not wanted
+    /// before.
     pub(in crate::redis) fn count(&self, group: ReplicaGroup) -> (ReplicaCount, bool) {
         let mut counts = self.counts.lock();
         let wanted = wanted(&mut counts);
@@ -68,7 +69,8 @@ impl ReplicaCounter {
 
     /// Returns the groups whose numbers limiters want.
     ///
-    /// No number is held while the server is waited for, so a limiter that is dropped in that time leaves its place.
+    /// No number is held while the server is waited for, so a limiter that is dropped in that time
+    /// leaves its place.
     pub(in crate::redis) fn groups(&self) -> Vec<ReplicaGroup> {
         wanted(&mut self.counts.lock())
             .iter()
@@ -122,7 +124,8 @@ fn wanted(counts: &mut Vec<(ReplicaGroup, WeakReplicaCount)>) -> Vec<(ReplicaGro
 /// The middle of the pause between two calls.
 pub(in crate::redis) const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The middles of the first pauses. Processes that start together, or come back together, soon know each other.
+/// The middles of the first pauses. Processes that start together, or come back together, soon know
+/// each other.
 const FIRST: [Duration; 3] = [
     Duration::from_millis(250),
     Duration::from_millis(500),
@@ -135,14 +138,15 @@ pub(in crate::redis) const LAPSE_US: u64 = 8_000_000;
 /// The time that one call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The subject in the hash tag, so that all sets of a prefix lie in one slot. A state has a policy and a version
-/// behind it, so no state has the same key.
+/// The subject in the hash tag, so that all sets of a prefix lie in one slot. A state has a policy
+/// and a version behind it, so no state has the same key.
 pub(in crate::redis) static SUBJECT: LazyLock<Key> = LazyLock::new(|| Key::new("replicas"));
 
 /// The name of this process. All its stores use the same, so it counts once.
 static PROCESS: LazyLock<String> = LazyLock::new(random::name);
 
-/// Returns the key of the set of processes of a group, or of another set beside it. `subject` stands in its hash tag.
+/// Returns the key of the set of processes of a group, or of another set beside it. `subject`
+/// stands in its hash tag.
 pub(in crate::redis) fn key_text(server: &Server, subject: &Key, group: impl Display) -> Vec<u8> {
     [
         server.prefix().as_bytes(),
@@ -211,8 +215,8 @@ impl GroupCounter {
         }
     }
 
-    /// Makes this process known in these groups, and sets their numbers. Returns the pause until the next call, and
-    /// `None` when there is no group.
+    /// Makes this process known in these groups, and sets their numbers. Returns the pause until
+    /// the next call, and `None` when there is no group.
     pub(in crate::redis) async fn count(
         &mut self,
         backend: &Backend,
@@ -318,7 +322,8 @@ fn report(error: &Error, replicas: Option<NonZeroU32>) {
     }
 }
 
-/// Returns whether a call failed because the server cannot be used now, and not because it refuses the call.
+/// Returns whether a call failed because the server cannot be used now, and not because it refuses
+/// the call.
 pub(in crate::redis) fn is_away(kind: ErrorKind) -> bool {
     !matches!(
         kind,
@@ -334,8 +339,8 @@ pub(in crate::redis) fn is_away(kind: ErrorKind) -> bool {
 
 /// Follows the counts of a server: up at once, down when a smaller count lasts.
 ///
-/// A server that restarts without data counts from 1 again, until each process has called. An outage in that time would
-/// be decided with too large shares.
+/// A server that restarts without data counts from 1 again, until each process has called. An
+/// outage in that time would be decided with too large shares.
 #[derive(Debug, Default)]
 struct Window {
     current: Option<NonZeroU32>,

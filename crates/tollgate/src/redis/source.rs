@@ -22,12 +22,13 @@ use crate::{Error, ErrorKind};
 /// | a `deadpool_redis::Pool` | one server, on one connection that the pool lends |
 /// | a `deadpool_redis::sentinel::Pool` (feature `sentinel-pool`) | the master, on one connection that the pool lends |
 ///
-/// User, password and database in a URL are for the servers. Percent-encode special characters. For Sentinels with
-/// credentials of their own, use [`RedisSource::sentinel`].
+/// User, password and database in a URL are for the servers. Percent-encode special characters. For
+/// Sentinels with credentials of their own, use [`RedisSource::sentinel`].
 ///
-/// Options of the store may follow a question mark, as in `redis://host/?prefix=shop&connect_timeout=500ms`. They
-/// override the [builder](crate::redis::RedisStoreBuilder), so that an operator can change them. Any other option is
-/// refused.
+/// Options of the store may follow a question mark, as in
+/// `redis://host/?prefix=shop&connect_timeout=500ms`. They override the
+/// [builder](crate::redis::RedisStoreBuilder), so that an operator can change them. Any other
+/// option is refused.
 ///
 /// | option | is |
 /// |---|---|
@@ -56,14 +57,16 @@ use crate::{Error, ErrorKind};
 ///
 /// # Pools
 ///
-/// The store takes one connection from the pool, which all checks share, and takes another only when that connection
-/// ends. (A checkout for each decision would cost a round trip each time, to recycle the connection.)
+/// The store takes one connection from the pool, which all checks share, and takes another only
+/// when that connection ends. (A checkout for each decision would cost a round trip each time, to
+/// recycle the connection.)
 ///
-/// A Sentinel pool finds the master only when it connects: it notices a planned fail-over some ten seconds late, and
-/// meanwhile quotas are spent on both masters. [`RedisSource::sentinel`] notices a fail-over within milliseconds.
+/// A Sentinel pool finds the master only when it connects: it notices a planned fail-over some ten
+/// seconds late, and meanwhile quotas are spent on both masters. [`RedisSource::sentinel`] notices
+/// a fail-over within milliseconds.
 ///
-/// A pool for a cluster is not accepted: its calls wait without a limit, and are repeated although they may have been
-/// executed.
+/// A pool for a cluster is not accepted: its calls wait without a limit, and are repeated although
+/// they may have been executed.
 #[derive(Clone)]
 pub struct RedisSource(pub(super) SourceKind);
 
@@ -83,9 +86,10 @@ pub(super) enum SourceKind {
 impl RedisSource {
     /// Names a master that is found through the Sentinels at `urls`.
     ///
-    /// When a Sentinel announces another master, the store connects to it at once and leaves the old one. The store
-    /// also asks once a second. A connection is used only if the server itself reports that it is a master: the user
-    /// needs the right `+role`. User, password and TLS of the URLs are for the Sentinels. For the servers, set
+    /// When a Sentinel announces another master, the store connects to it at once and leaves the
+    /// old one. The store also asks once a second. A connection is used only if the server itself
+    /// reports that it is a master: the user needs the right `+role`. User, password and TLS of the
+    /// URLs are for the Sentinels. For the servers, set
     /// [`server_url`](crate::redis::RedisStoreBuilder::server_url).
     ///
     /// ```
@@ -110,15 +114,17 @@ impl RedisSource {
 
     /// Names a Redis Cluster that is found through any of the servers at `urls`.
     ///
-    /// The URLs differ in host and port only. User, password, protocol and TLS are the same for all servers, also for
-    /// servers that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
+    /// The URLs differ in host and port only. User, password, protocol and TLS are the same for all
+    /// servers, also for servers that the cluster names. The user needs the rights `+cluster|slots`
+    /// and `+asking`.
     ///
-    /// Every server that has slots has one connection, one queue and one circuit breaker, so a server that is away
-    /// affects only its own slots. All policies of a key lie in one slot.
+    /// Every server that has slots has one connection, one queue and one circuit breaker, so a
+    /// server that is away affects only its own slots. All policies of a key lie in one slot.
     ///
-    /// When a slot moves, a check follows it within its deadline, and is sent again only if the server reports that it
-    /// was not executed. While a slot moves, the checks of a key may be decided in another order, and several policies
-    /// whose states are on both servers wait for the end of the move.
+    /// When a slot moves, a check follows it within its deadline, and is sent again only if the
+    /// server reports that it was not executed. While a slot moves, the checks of a key may be
+    /// decided in another order, and several policies whose states are on both servers wait for the
+    /// end of the move.
     ///
     /// ```
     /// use tollgate::{RedisStore, redis::RedisSource};
@@ -138,7 +144,8 @@ impl RedisSource {
 }
 
 impl SourceKind {
-    /// Takes the options out of a URL, takes URLs of several servers apart, and refuses an unknown scheme.
+    /// Takes the options out of a URL, takes URLs of several servers apart, and refuses an unknown
+    /// scheme.
     pub(super) fn resolve(self) -> Result<(Self, UrlOptions), Error> {
         let Self::Url(url) = self else {
             return Ok((self, UrlOptions::default()));
@@ -250,7 +257,8 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// Reports a scheme that is not known. A password cannot stand before `://`, unless the URL is garbled.
+/// Reports a scheme that is not known. A password cannot stand before `://`, unless the URL is
+/// garbled.
 fn unknown_scheme(scheme: &str) -> Error {
     let is_plain = (1..=20).contains(&scheme.len())
         && scheme

@@ -22,12 +22,13 @@ use crate::{
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
 ///
-/// A script on the server makes each decision in one atomic step, by the server's own clock. All checks of a process
-/// share one connection. A single check is sent at once. Checks that arrive while others are under way are sent
-/// together, in one call. Clones share the connection.
+/// A script on the server makes each decision in one atomic step, by the server's own clock. All
+/// checks of a process share one connection. A single check is sent at once. Checks that arrive
+/// while others are under way are sent together, in one call. Clones share the connection.
 ///
-/// A denial is remembered in the process for as long as it holds, at most 1 s, so a client that keeps asking costs the
-/// server nothing. A refund, a reset or a raised quota in *another* process may take effect that much later: see
+/// A denial is remembered in the process for as long as it holds, at most 1 s, so a client that
+/// keeps asking costs the server nothing. A refund, a reset or a raised quota in *another* process
+/// may take effect that much later: see
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
 /// In a cluster, a check of [branches](Key::with_branch) in different slots fails with
@@ -58,10 +59,10 @@ use crate::{
 ///
 /// # Counting replicas
 ///
-/// While a limiter has [`Replicas::Counted`](crate::limiter::Replicas::Counted), the default, a background task of each
-/// process writes its name about every two seconds, in one call for all groups. A process that was silent for eight
-/// seconds is not counted any more. The task starts when the limiter is built, or with the first check if the limiter
-/// is built outside a runtime.
+/// While a limiter has [`Replicas::Counted`](crate::limiter::Replicas::Counted), the default, a
+/// background task of each process writes its name about every two seconds, in one call for all
+/// groups. A process that was silent for eight seconds is not counted any more. The task starts
+/// when the limiter is built, or with the first check if the limiter is built outside a runtime.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -78,11 +79,12 @@ impl RedisStore {
 
     /// Returns whether checks are sent to the server. In a cluster: to every server that has slots.
     ///
-    /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. The [`Outage`](crate::Outage)
-    /// of the limiter then decides all checks at once, until the server answers a background probe.
+    /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. The
+    /// [`Outage`](crate::Outage) of the limiter then decides all checks at once, until the server
+    /// answers a background probe.
     ///
-    /// A server that answers too late for the deadline of some limiters is available all the same: see
-    /// [`ErrorKind::Distant`](crate::ErrorKind::Distant).
+    /// A server that answers too late for the deadline of some limiters is available all the same:
+    /// see [`ErrorKind::Distant`](crate::ErrorKind::Distant).
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.backend().is_available()
@@ -90,9 +92,10 @@ impl RedisStore {
 
     /// Gives back all units of [leased](crate::Policy::leased) policies that this process holds.
     ///
-    /// Call this when the process is about to end and takes no more requests, so that other replicas can use the units
-    /// at once. Without the call, the units count as used until they lapse, after one to two
-    /// [generations](crate::Lease::generation). A later check leases units again.
+    /// Call this when the process is about to end and takes no more requests, so that other
+    /// replicas can use the units at once. Without the call, the units count as used until they
+    /// lapse, after one to two [generations](crate::Lease::generation). A later check leases units
+    /// again.
     ///
     /// ```no_run
     /// # async fn serve(limiter: tollgate::Limiter) {}
@@ -109,8 +112,8 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// When the circuit breaker of a server is open, or a connection was lost. Units of other keys were returned all
-    /// the same.
+    /// When the circuit breaker of a server is open, or a connection was lost. Units of other keys
+    /// were returned all the same.
     pub async fn release_leases(&self) -> Result<(), Error> {
         self.backend()
             .release(self.backend().leased_units.holders())
@@ -326,7 +329,8 @@ impl Store for RedisStore {
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
-        // A lowered quota leaves more entries than its amount, and so does a debt. The server takes an index of 63 bits.
+        // A lowered quota leaves more entries than its amount, and so does a debt. The server takes
+        // an index of 63 bits.
         let last = (limit - 1).min(i64::MAX as usize);
         let key = log.branch_of(check.key);
         if let Some(refusal) = self.backend().refusal(key, deadline) {
@@ -379,7 +383,8 @@ impl Store for RedisStore {
                     .backend
                     .run(&key, deadline, Script::permits(), 1, |server, command| {
                         server.add_permit_key(policy.name(), &key, command);
-                        // The first number is the time. A server that forbids its clock gets the time of the process.
+                        // The first number is the time. A server that forbids its clock gets the
+                        // time of the process.
                         let mut packed = packed;
                         packed[..8].copy_from_slice(&server.now().to_le_bytes());
                         command.arg(&packed).arg(&replica);

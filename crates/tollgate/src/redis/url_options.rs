@@ -15,9 +15,10 @@ const EXPECTED: &str = "expected prefix, connect_timeout, deny_cache_cap or prot
 impl UrlOptions {
     /// Takes the options out of a URL. Those of the client stay in it.
     ///
-    /// An option that is not known is refused with its name and its value. Nothing is shown where a part of a password may
-    /// stand in the query: a password that is not percent-encoded may contain a question mark, or a number sign. What stands
-    /// before it would count as host and port, which errors show.
+    /// An option that is not known is refused with its name and its value. Nothing is shown where a
+    /// part of a password may stand in the query: a password that is not percent-encoded may
+    /// contain a question mark, or a number sign. What stands before it would count as host and
+    /// port, which errors show.
     pub(super) fn take_from(url: &str) -> Result<(String, Self), Error> {
         let (url, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
         if fragment.contains(['@', '/', ':']) {
@@ -63,7 +64,8 @@ impl UrlOptions {
     }
 }
 
-/// Reports a URL that is not valid. Shows neither the URL nor the words of the parser: both may contain a password.
+/// Reports a URL that is not valid. Shows neither the URL nor the words of the parser: both may
+/// contain a password.
 pub(super) fn unreadable() -> Error {
     Error::config(
         "the redis URL is not valid: expected redis://[user:password@]host[:port][/db], rediss://…, \

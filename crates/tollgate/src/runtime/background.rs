@@ -1,5 +1,5 @@
-//! Tasks that run in the background while they are needed. The atomics come from `runtime::sync`, so that a model checker runs
-//! the same lines.
+//! Tasks that run in the background while they are needed. The atomics come from `runtime::sync`,
+//! so that a model checker runs the same lines.
 
 use std::{future::Future, sync::Arc};
 
@@ -15,8 +15,9 @@ use super::{
 
 /// Starts a background task when it is needed, and wakes it.
 ///
-/// A task has duties, and each is a bit. Callers ask for a duty, and it remains until the task takes it. There is never more than
-/// one task. When the runtime of the task was shut down, its duties remain, and the next caller starts another task.
+/// A task has duties, and each is a bit. Callers ask for a duty, and it remains until the task
+/// takes it. There is never more than one task. When the runtime of the task was shut down, its
+/// duties remain, and the next caller starts another task.
 ///
 /// When this is dropped, the task is woken, so that it can end.
 #[derive(Debug)]
@@ -47,8 +48,8 @@ impl Background {
         }))
     }
 
-    /// Returns whether these duties are asked for, and a task runs if any is. Otherwise a caller has to [ask](Self::ask) and to
-    /// [start](Self::start) the task.
+    /// Returns whether these duties are asked for, and a task runs if any is. Otherwise a caller
+    /// has to [ask](Self::ask) and to [start](Self::start) the task.
     #[inline]
     pub(crate) fn has(&self, duties: u32) -> bool {
         let word = self.0.word.load(Ordering::Relaxed);
@@ -68,8 +69,8 @@ impl Background {
         self.0.wake.notify_one();
     }
 
-    /// Starts the task on the runtime of the caller, if it has duties and does not run. Returns `false` when none runs, because the
-    /// caller has no runtime with timers.
+    /// Starts the task on the runtime of the caller, if it has duties and does not run. Returns
+    /// `false` when none runs, because the caller has no runtime with timers.
     pub(crate) fn start<F>(&self, task: impl FnOnce(Running) -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
@@ -115,8 +116,8 @@ impl Running {
         self.task.word.fetch_and(!duties, Ordering::AcqRel) & duties != 0
     }
 
-    /// Takes a duty that is not needed any more. `is_needed` looks after the duty was taken, so that no caller is overlooked that
-    /// asks meanwhile.
+    /// Takes a duty that is not needed any more. `is_needed` looks after the duty was taken, so
+    /// that no caller is overlooked that asks meanwhile.
     pub(crate) fn settle(&self, duty: u32, is_needed: impl FnOnce() -> bool) -> bool {
         self.take(duty);
         let is_needed = is_needed();

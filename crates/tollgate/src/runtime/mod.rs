@@ -1,5 +1,5 @@
-//! The tokio runtime that a call to a store outside this process needs, its time, the timer of all calls, and its background
-//! tasks.
+//! The tokio runtime that a call to a store outside this process needs, its time, the timer of all
+//! calls, and its background tasks.
 
 mod background;
 mod sync;
@@ -36,7 +36,8 @@ thread_local! {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NoRuntime`] outside a runtime, and in one without timers, where tokio's own functions would panic.
+/// [`ErrorKind::NoRuntime`] outside a runtime, and in one without timers, where tokio's own
+/// functions would panic.
 pub(crate) fn current() -> Result<Handle, Error> {
     let Ok(runtime) = Handle::try_current() else {
         return Err(Error::new(
@@ -57,8 +58,8 @@ pub(crate) fn current() -> Result<Handle, Error> {
 
 /// Returns whether the runtime of the caller, which is this one, has timers.
 ///
-/// Tokio does not say so, and panics where a timer is made without them. So one is made, once for each runtime and
-/// thread.
+/// Tokio does not say so, and panics where a timer is made without them. So one is made, once for
+/// each runtime and thread.
 fn has_timers(runtime: Id) -> bool {
     match TIMED.get() {
         Some((asked, has_timers)) if asked == runtime => has_timers,
@@ -70,13 +71,15 @@ fn has_timers(runtime: Id) -> bool {
     }
 }
 
-/// Returns tokio's time, as the start of a [`Deadline`](crate::store::Deadline) does. Tests may stop it.
+/// Returns tokio's time, as the start of a [`Deadline`](crate::store::Deadline) does. Tests may
+/// stop it.
 #[inline]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Waits for an answer until `end`. `None` when the end came first. `timeout` is the time between the call and its end.
+/// Waits for an answer until `end`. `None` when the end came first. `timeout` is the time between
+/// the call and its end.
 pub(crate) async fn until<T>(
     end: Instant,
     mut answer: Pin<&mut impl Future<Output = T>>,
@@ -98,20 +101,21 @@ pub(crate) async fn until<T>(
     .await
 }
 
-/// Wakes a caller at its deadline. The caller and the list of its timer hold it: when the list holds it alone, nobody waits
-/// any more.
+/// Wakes a caller at its deadline. The caller and the list of its timer hold it: when the list
+/// holds it alone, nobody waits any more.
 struct Alarm(Lock<Option<Waker>>);
 
 /// The waiting callers of each runtime and timeout.
 ///
-/// All calls with the same timeout on the same runtime share one timer: their deadlines come in the order of the calls, so
-/// a queue is enough. A tokio timer for each call took a seventh of the client's time. Runtimes do not share a timer, so a
-/// blocked runtime delays no call of another.
+/// All calls with the same timeout on the same runtime share one timer: their deadlines come in the
+/// order of the calls, so a queue is enough. A tokio timer for each call took a seventh of the
+/// client's time. Runtimes do not share a timer, so a blocked runtime delays no call of another.
 static LISTS: Lock<Vec<List>> = Lock::new(Vec::new());
 
 struct List {
     id: ListId,
-    /// Waiting callers, earliest deadline first. Those that were answered are removed from the front with each addition.
+    /// Waiting callers, earliest deadline first. Those that were answered are removed from the
+    /// front with each addition.
     waiting: VecDeque<(Instant, Arc<Alarm>)>,
     /// Wakes the task for a deadline before all others: that of a call that was not polled at once.
     earlier: Arc<Notify>,
@@ -123,7 +127,8 @@ struct ListId {
     timeout: Duration,
 }
 
-/// The longest time between two looks, so that answered calls are freed also where deadlines are far away.
+/// The longest time between two looks, so that answered calls are freed also where deadlines are
+/// far away.
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Alarm {
@@ -204,7 +209,8 @@ impl List {
     }
 }
 
-/// Takes the late callers of a list, and returns when to look again. Removes the list and returns `None` when nobody waits.
+/// Takes the late callers of a list, and returns when to look again. Removes the list and returns
+/// `None` when nobody waits.
 fn take_late(id: ListId, now: Instant) -> (Vec<Arc<Alarm>>, Option<Instant>) {
     let mut lists = LISTS.lock();
     let Some(at) = lists.iter().position(|list| list.id == id) else {
@@ -245,8 +251,8 @@ impl TimerTask {
 }
 
 impl Drop for TimerTask {
-    /// Ends all waits when the runtime was shut down: a caller may wait on another runtime by now, and no other task would
-    /// end its wait.
+    /// Ends all waits when the runtime was shut down: a caller may wait on another runtime by now,
+    /// and no other task would end its wait.
     fn drop(&mut self) {
         if self.is_over {
             return;

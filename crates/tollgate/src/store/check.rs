@@ -22,21 +22,22 @@ use crate::{
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Check<'a> {
-    /// The policies that are checked together. A [`Limiter`](crate::Limiter) answers a check by itself when one of them
-    /// [blocks](crate::Quota::is_blocked).
+    /// The policies that are checked together. A [`Limiter`](crate::Limiter) answers a check by
+    /// itself when one of them [blocks](crate::Quota::is_blocked).
     pub policies: &'a PolicySet,
     /// The key that is charged. A policy charges the [branch](crate::Policy::at_branch) and the
-    /// [levels](crate::Policy::at_level) that it meters. The key has all of them: a [`Limiter`](crate::Limiter) refuses
-    /// other keys.
+    /// [levels](crate::Policy::at_level) that it meters. The key has all of them: a
+    /// [`Limiter`](crate::Limiter) refuses other keys.
     pub key: &'a Key,
-    /// The units to charge on every policy. If the policies have costs of their own, the greatest cost: see
-    /// [`cost_of`](Self::cost_of). A cost is at most the burst of its policy.
+    /// The units to charge on every policy. If the policies have costs of their own, the greatest
+    /// cost: see [`cost_of`](Self::cost_of). A cost is at most the burst of its policy.
     pub cost: Cost,
-    /// Bytes that a [sliding log](crate::Algorithm::SlidingLog) stores beside the time of each unit. At most 64
-    /// bytes; empty by default. Other algorithms ignore the tag.
+    /// Bytes that a [sliding log](crate::Algorithm::SlidingLog) stores beside the time of each
+    /// unit. At most 64 bytes; empty by default. Other algorithms ignore the tag.
     pub tag: &'a [u8],
-    /// The time until which the caller waits. A [`Limiter`](crate::Limiter) sets it for every store that is not
-    /// [in process](crate::Store::is_in_process), and drops the future of the store when it has come.
+    /// The time until which the caller waits. A [`Limiter`](crate::Limiter) sets it for every store
+    /// that is not [in process](crate::Store::is_in_process), and drops the future of the store
+    /// when it has come.
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
@@ -71,11 +72,12 @@ impl<'a> Check<'a> {
         self.charge().of(at)
     }
 
-    /// Returns the ceiling for the policy at this place of the set, counted from 0. `None` for a check without ceilings:
-    /// the burst is the limit.
+    /// Returns the ceiling for the policy at this place of the set, counted from 0. `None` for a
+    /// check without ceilings: the burst is the limit.
     ///
-    /// If a store ignores ceilings, callers of [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) may wait
-    /// longer than they asked for, and a [priority](crate::Priority) leaves no units to higher ranks.
+    /// If a store ignores ceilings, callers of
+    /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) may wait longer than they asked
+    /// for, and a [priority](crate::Priority) leaves no units to higher ranks.
     #[must_use]
     pub fn ceiling_of(&self, at: usize) -> Option<Ceiling> {
         self.charge().ceiling(at)
@@ -89,7 +91,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns the denial of a check under a policy that blocks, for a store that is called without a limiter.
+    /// Returns the denial of a check under a policy that blocks, for a store that is called without
+    /// a limiter.
     #[inline]
     pub(crate) fn blocked(&self) -> Option<Decision> {
         self.policies
@@ -203,11 +206,11 @@ pub type CheckFuture = StoreFuture<Decision>;
 
 /// Resolves to the answer of a store, or to a [limiter](crate::limiter::LimiterFuture).
 ///
-/// The answer may already be there. It then costs no allocation, and [`into_ready`](Self::into_ready) takes it without
-/// an executor.
+/// The answer may already be there. It then costs no allocation, and
+/// [`into_ready`](Self::into_ready) takes it without an executor.
 ///
-/// A store in the process charges when the method is called, not when the future is polled. A store on a server
-/// charges at some time after the future is first polled.
+/// A store in the process charges when the method is called, not when the future is polled. A store
+/// on a server charges at some time after the future is first polled.
 #[must_use = "an in-process check was charged before the future is polled; any other check is not sent until it is polled"]
 pub struct StoreFuture<T>(FutureState<T>);
 
@@ -301,8 +304,8 @@ impl<T> fmt::Debug for StoreFuture<T> {
 
 /// The time at which the caller of a store stops waiting.
 ///
-/// A deadline consists of a start and a timeout. So a store can use the start as the time of sending, and one timer serves
-/// all calls with the same timeout.
+/// A deadline consists of a start and a timeout. So a store can use the start as the time of
+/// sending, and one timer serves all calls with the same timeout.
 ///
 /// ```
 /// use std::time::Duration;
@@ -319,7 +322,8 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The time limit of a check by default: see [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
+    /// The time limit of a check by default: see
+    /// [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
     pub(crate) const DEFAULT: Duration = Duration::from_millis(50);
 
     /// Creates a deadline that ends `timeout` from now.
@@ -346,7 +350,8 @@ impl Deadline {
         self.timeout
     }
 
-    /// Returns the end. `None` when it lies beyond what an [`Instant`] can hold, so that it never comes.
+    /// Returns the end. `None` when it lies beyond what an [`Instant`] can hold, so that it never
+    /// comes.
     #[must_use]
     #[inline]
     pub fn instant(self) -> Option<Instant> {
@@ -375,8 +380,8 @@ impl Deadline {
 
 /// Waits for an answer of a store until the deadline, and without one as long as the answer takes.
 ///
-/// Every caller that waits for a store outside of the process waits here. At the deadline the answer is dropped: what
-/// sends to a server then counts the call as late.
+/// Every caller that waits for a store outside of the process waits here. At the deadline the
+/// answer is dropped: what sends to a server then counts the call as late.
 ///
 /// # Errors
 ///

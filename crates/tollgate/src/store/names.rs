@@ -1,7 +1,8 @@
 //! The names under which states, reservations and permits are kept outside of this process.
 //!
-//! In Redis they follow the prefix of the store. A name begins with the outermost level of its key, and a closing brace behind it:
-//! the opening brace must be written. So all names of a key lie in one slot of a cluster.
+//! In Redis they follow the prefix of the store. A name begins with the outermost level of its key,
+//! and a closing brace behind it: the opening brace must be written. So all names of a key lie in
+//! one slot of a cluster.
 
 use crate::{Key, Policy, PolicySet, store::ReservationId};
 
@@ -24,8 +25,9 @@ pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
 
 /// Appends the name of the record of a reservation.
 ///
-/// It reads as that of a policy that has the id and the [mark](PolicySet::mark) of the set for a name. No algorithm
-/// has this tag. The record of a key with branches lies in the slot of the first branch that is metered.
+/// It reads as that of a policy that has the id and the [mark](PolicySet::mark) of the set for a
+/// name. No algorithm has this tag. The record of a key with branches lies in the slot of the first
+/// branch that is metered.
 pub(crate) fn write_record_key(
     policies: &PolicySet,
     key: &Key,
@@ -49,7 +51,8 @@ pub(crate) fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
     text.extend_from_slice(PERMITS);
 }
 
-/// Appends the levels of a key and a colon. The first `outermost` bytes are the hash tag, which ends there.
+/// Appends the levels of a key and a colon. The first `outermost` bytes are the hash tag, which
+/// ends there.
 #[inline]
 fn write_subject(levels: &[u8], outermost: usize, text: &mut Vec<u8>) {
     text.extend_from_slice(&levels[..outermost]);

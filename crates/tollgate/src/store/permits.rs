@@ -17,10 +17,11 @@ use crate::{
     store::Deadline,
 };
 
-/// Describes one call of [`Store::permits`](crate::Store::permits): how many permits of a key one replica is to hold.
+/// Describes one call of [`Store::permits`](crate::Store::permits): how many permits of a key one
+/// replica is to hold.
 ///
-/// A call states totals and no differences, so it may be repeated. Calls of a replica are numbered, so a late call
-/// changes nothing.
+/// A call states totals and no differences, so it may be repeated. Calls of a replica are numbered,
+/// so a late call changes nothing.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct PermitRequest<'a> {
@@ -34,8 +35,8 @@ pub struct PermitRequest<'a> {
     pub replica: u64,
     /// The number of the call. It grows with each call of the replica.
     pub number: u64,
-    /// The permits that the replica keeps if more than the limit are held: it may have so many in use when the reply
-    /// arrives.
+    /// The permits that the replica keeps if more than the limit are held: it may have so many in
+    /// use when the reply arrives.
     pub kept: u32,
     /// The permits that the replica has handed out.
     pub used: u32,
@@ -86,7 +87,8 @@ pub enum PermitOutcome {
     Decided,
     /// A later call of the same replica has arrived before. Nothing changed.
     Overtaken,
-    /// The state did not have the permits in use, and they do not fit the limit. The replica holds none now.
+    /// The state did not have the permits in use, and they do not fit the limit. The replica holds
+    /// none now.
     Lost,
     /// 64 other replicas hold permits of the key. Nothing was granted.
     TooManyReplicas,
@@ -101,7 +103,8 @@ const HOLDER: usize = 40;
 /// The permits of one key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PermitState {
-    /// The time at which the state began, which only earlier versions read. Without holders there is no state.
+    /// The time at which the state began, which only earlier versions read. Without holders there
+    /// is no state.
     began_us: u64,
     holders: Vec<Holder>,
 }

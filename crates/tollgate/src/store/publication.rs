@@ -8,12 +8,12 @@ use std::{
 
 use crate::{Enforcement, Error, PolicySet, lock::Lock};
 
-/// The limits of a limiter, as operators see them: its name, its policies, and the share of the keys for which they are
-/// enforced. A publication contains no keys. Clones share their content.
+/// The limits of a limiter, as operators see them: its name, its policies, and the share of the
+/// keys for which they are enforced. A publication contains no keys. Clones share their content.
 ///
-/// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published) passes its publication to
-/// [`Store::publish`](crate::Store::publish), and holds a clone. A store that publishes shows the text for as long as a
-/// limiter holds a clone.
+/// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published) passes its
+/// publication to [`Store::publish`](crate::Store::publish), and holds a clone. A store that
+/// publishes shows the text for as long as a limiter holds a clone.
 ///
 /// ```
 /// use tollgate::{Enforcement, Policy, Quota, store::Publication};
@@ -42,11 +42,13 @@ struct Published {
     enforcement: Option<Enforcement>,
 }
 
-/// Separates the name of the limiter. It is the last part, so that it needs no escapes and is found in every text.
+/// Separates the name of the limiter. It is the last part, so that it needs no escapes and is found
+/// in every text.
 const LIMITER: &str = "; limiter ";
 
 impl Publication {
-    /// Creates the publication of a limiter with this name. `enforcement` is the share that operators may set.
+    /// Creates the publication of a limiter with this name. `enforcement` is the share that
+    /// operators may set.
     ///
     /// # Panics
     ///
@@ -84,8 +86,8 @@ impl Publication {
         self.0.enforcement.as_ref()
     }
 
-    /// Applies the share that an operator has set, in percent. `None` withdraws it. Returns whether anything changed. A
-    /// store that publishes calls this.
+    /// Applies the share that an operator has set, in percent. `None` withdraws it. Returns whether
+    /// anything changed. A store that publishes calls this.
     ///
     /// ```
     /// use tollgate::{Enforcement, Policy, Quota, store::Publication};
@@ -102,15 +104,16 @@ impl Publication {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the share is above 100. The old share then stays.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the share is above 100. The old share
+    /// then stays.
     pub fn set_share(&self, percent: Option<u8>) -> Result<bool, Error> {
         self.enforcement().map_or(Ok(false), |enforcement| {
             enforcement.set_by_operator(percent)
         })
     }
 
-    /// Replaces the policies by what `current` returns. It is called under the lock, so that of two replacements at the same
-    /// time the later one remains.
+    /// Replaces the policies by what `current` returns. It is called under the lock, so that of two
+    /// replacements at the same time the later one remains.
     pub(crate) fn replace_policies(&self, current: impl FnOnce() -> PolicySet) {
         let mut policies = self.0.policies.lock();
         *policies = current();
@@ -152,8 +155,8 @@ impl FromStr for Publication {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text has another form, or names a policy that is not valid: a
-    /// newer version may have written it.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text has another form, or names a
+    /// policy that is not valid: a newer version may have written it.
     fn from_str(text: &str) -> Result<Self, Error> {
         let (parts, name) = text
             .split_once(LIMITER)

@@ -9,12 +9,12 @@ use std::{
 
 use crate::{PolicySet, model::policy::hash_name};
 
-/// Identifies the limiters whose replicas are counted together: limiters of the same name, with policies of the same
-/// names, levels and algorithms in the same order.
+/// Identifies the limiters whose replicas are counted together: limiters of the same name, with
+/// policies of the same names, levels and algorithms in the same order.
 ///
-/// Programs that share only a prefix are not counted together. Quotas do not matter: they may change, and differ from
-/// tenant to tenant. `Display` writes the 16 hexadecimal digits that a [`RedisStore`](crate::RedisStore) uses in its
-/// key.
+/// Programs that share only a prefix are not counted together. Quotas do not matter: they may
+/// change, and differ from tenant to tenant. `Display` writes the 16 hexadecimal digits that a
+/// [`RedisStore`](crate::RedisStore) uses in its key.
 ///
 /// ```
 /// use tollgate::{Policy, PolicySet, Quota, store::ReplicaGroup};
@@ -31,7 +31,8 @@ use crate::{PolicySet, model::policy::hash_name};
 pub struct ReplicaGroup(u64);
 
 impl ReplicaGroup {
-    /// Counts the limits of a process together that have no group of their own, because it has very many.
+    /// Counts the limits of a process together that have no group of their own, because it has very
+    /// many.
     pub(crate) const FURTHER: Self = Self(0);
 
     /// Creates the group of a limiter with this [name](crate::Limiter::name) and these policies.
@@ -57,7 +58,8 @@ impl fmt::Display for ReplicaGroup {
 
 /// The number of replicas that a [`Store`](crate::Store) counted last. Clones share the number.
 ///
-/// A store hands it out with [`Store::replicas`](crate::Store::replicas), and counts as long as a clone is held.
+/// A store hands it out with [`Store::replicas`](crate::Store::replicas), and counts as long as a
+/// clone is held.
 ///
 /// ```
 /// use std::num::NonZeroU32;

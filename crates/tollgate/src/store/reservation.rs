@@ -21,11 +21,12 @@ use crate::{
 
 /// Names a [`Reservation`](crate::reservation::Reservation) of a key.
 ///
-/// A random id is the default. Use the id of a request instead, so that a repeated request is charged once. Do not take
-/// an id from a client: a client that repeats an id is charged once for many requests.
+/// A random id is the default. Use the id of a request instead, so that a repeated request is
+/// charged once. Do not take an id from a client: a client that repeats an id is charged once for
+/// many requests.
 ///
-/// The text of an id has 1 to 64 ASCII letters, digits and the signs `-`, `_`, `.`. Longer ids, and ids with other
-/// bytes, are replaced by a digest: 160 bits of their SHA-256.
+/// The text of an id has 1 to 64 ASCII letters, digits and the signs `-`, `_`, `.`. Longer ids, and
+/// ids with other bytes, are replaced by a digest: 160 bits of their SHA-256.
 ///
 /// ```
 /// use tollgate::reservation::ReservationId;
@@ -58,8 +59,8 @@ impl ReservationId {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the id is empty: all requests without an id
-    /// would share one reservation.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the id is empty: all
+    /// requests without an id would share one reservation.
     pub fn try_new(id: impl AsRef<[u8]>) -> Result<Self, Error> {
         let id = id.as_ref();
         if id.is_empty() {
@@ -208,7 +209,8 @@ impl Record {
         bytes
     }
 
-    /// Reads the record of a reservation over so many policies. `None` for bytes that are never stored.
+    /// Reads the record of a reservation over so many policies. `None` for bytes that are never
+    /// stored.
     pub(crate) fn of_bytes(policies: usize, bytes: &[u8]) -> Option<Self> {
         let ([lapse_us, settled_by, at_us], mut rest) = stored::split(bytes)?;
         let mut charged = SmallVec::new();
@@ -237,7 +239,8 @@ impl Record {
 
 /// The records of one shard of the in-process store, in a bounded room.
 ///
-/// A record that is dropped for room lapses early. What it charged stays charged, so no limit is passed.
+/// A record that is dropped for room lapses early. What it charged stays charged, so no limit is
+/// passed.
 #[derive(Debug)]
 pub(crate) struct Records {
     records: HashMap<Box<[u8]>, Record, RandomState>,
@@ -283,8 +286,8 @@ impl Records {
         self.records.insert(name, record);
     }
 
-    /// Drops the records that have lapsed. When a sixteenth of the room is not free then, drops those that lapse first,
-    /// until it is.
+    /// Drops the records that have lapsed. When a sixteenth of the room is not free then, drops
+    /// those that lapse first, until it is.
     fn make_room(&mut self, now_us: u64) {
         self.records.retain(|_, record| now_us < record.lapse_us);
         let goal = self.room - (self.room / 16).max(1);
@@ -307,8 +310,8 @@ impl Records {
     }
 }
 
-/// Returns the name of a record. No id contains a colon, and the policies have a fixed size, so the last colon before
-/// them ends the key.
+/// Returns the name of a record. No id contains a colon, and the policies have a fixed size, so the
+/// last colon before them ends the key.
 fn name(policies: &PolicySet, key: &Key, id: &ReservationId) -> Box<[u8]> {
     [
         key.level(0).as_bytes(),
@@ -330,8 +333,9 @@ pub enum Settlement {
     Settled,
     /// An earlier commit settled the reservation.
     AlreadySettled,
-    /// No reservation with this id is held: its time to live has ended, it was denied or never made, or
-    /// [`Outage::Open`](crate::Outage::Open) admitted it. What a lapsed reservation charged stays charged.
+    /// No reservation with this id is held: its time to live has ended, it was denied or never
+    /// made, or [`Outage::Open`](crate::Outage::Open) admitted it. What a lapsed reservation
+    /// charged stays charged.
     Lapsed,
 }
 

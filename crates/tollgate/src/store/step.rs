@@ -1,4 +1,5 @@
-//! The step from states to decisions over several policies: all are charged, or none. Every store that decides in Rust takes it.
+//! The step from states to decisions over several policies: all are charged, or none. Every store
+//! that decides in Rust takes it.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use crate::{
 
 /// Holds the states of a key, and its reservations. Nobody else changes them during a step.
 ///
-/// `at` is the place of the policy in the set of the check. The place of a stored state holds until a state is
-/// [set](Self::set) that had none, or [removed](Self::remove).
+/// `at` is the place of the policy in the set of the check. The place of a stored state holds until
+/// a state is [set](Self::set) that had none, or [removed](Self::remove).
 pub(crate) trait States {
     /// Returns the place of the state of a policy.
     fn find(&mut self, at: usize, policy: &Policy) -> Option<usize>;
@@ -64,8 +65,8 @@ struct Loaded {
     is_written: bool,
 }
 
-/// Decides over all policies of the check, and charges all or none. The charge of a reservation is remembered, because its
-/// commit may return units late.
+/// Decides over all policies of the check, and charges all or none. The charge of a reservation is
+/// remembered, because its commit may return units late.
 pub(crate) fn check(
     states: &mut impl States,
     check: Check<'_>,
@@ -186,7 +187,8 @@ pub(crate) fn look(states: &mut impl States, check: Check<'_>, now_us: u64) -> P
     }))
 }
 
-/// Refunds the cost of `check`, which was spent at `spent_us`. `decision` has the places in a queue.
+/// Refunds the cost of `check`, which was spent at `spent_us`. `decision` has the places in a
+/// queue.
 pub(crate) fn refund(
     states: &mut impl States,
     check: Check<'_>,
@@ -206,7 +208,8 @@ pub(crate) fn refund(
     });
 }
 
-/// Decides a check and records what it charges, or repeats the answer of the reservation that is held.
+/// Decides a check and records what it charges, or repeats the answer of the reservation that is
+/// held.
 pub(crate) fn reserve(
     states: &mut impl States,
     check: Check<'_>,
@@ -249,7 +252,8 @@ pub(crate) fn commit(
     settlement
 }
 
-/// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh then is removed.
+/// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh
+/// then is removed.
 fn change(
     states: &mut impl States,
     check: Check<'_>,

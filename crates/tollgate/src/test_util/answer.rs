@@ -41,7 +41,8 @@ impl Answer {
         Self(Kind::Allow)
     }
 
-    /// Denies the request, by every policy. `retry_after` is the wait of the decision, at least 1 µs.
+    /// Denies the request, by every policy. `retry_after` is the wait of the decision, at least 1
+    /// µs.
     #[must_use]
     pub const fn deny(retry_after: Duration) -> Self {
         Self(Kind::Deny {
@@ -50,8 +51,8 @@ impl Answer {
         })
     }
 
-    /// Lets only the policy of this name deny the request. All other policies are then fresh. An answer that is not a
-    /// denial stays as it is.
+    /// Lets only the policy of this name deny the request. All other policies are then fresh. An
+    /// answer that is not a denial stays as it is.
     ///
     /// The check panics when the limiter has no policy of this name.
     #[must_use]
@@ -67,14 +68,15 @@ impl Answer {
 
     /// Fails the check, so that the [`Outage`](crate::Outage) of the limiter decides.
     ///
-    /// Use a kind that [`is_unavailable`](ErrorKind::is_unavailable), or [`ErrorKind::Timeout`]. Other kinds are
-    /// mistakes of the caller, and some of them are returned under every `Outage`.
+    /// Use a kind that [`is_unavailable`](ErrorKind::is_unavailable), or [`ErrorKind::Timeout`].
+    /// Other kinds are mistakes of the caller, and some of them are returned under every `Outage`.
     #[must_use]
     pub const fn fail(kind: ErrorKind) -> Self {
         Self(Kind::Fail(kind))
     }
 
-    /// Never answers, so that the check ends at the [deadline](crate::LimiterBuilder::deadline) of the limiter.
+    /// Never answers, so that the check ends at the [deadline](crate::LimiterBuilder::deadline) of
+    /// the limiter.
     #[must_use]
     pub const fn stall() -> Self {
         Self(Kind::Stall)

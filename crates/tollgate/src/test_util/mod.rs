@@ -7,7 +7,8 @@
 //! tollgate = { version = "0.1", features = ["test-util"] }
 //! ```
 //!
-//! A [`Limiter`](crate::Limiter) is built from a store. A test builds it from another store than production:
+//! A [`Limiter`](crate::Limiter) is built from a store. A test builds it from another store than
+//! production:
 //!
 //! | to test | build the limiter from |
 //! |---|---|
@@ -22,8 +23,9 @@
 //!
 //! # Time
 //!
-//! `#[tokio::test(start_paused = true)]` pauses tokio's time: a sleep then ends at once, and tokio's time has passed.
-//! The default clock of a store does not follow tokio's time. [`Clock::tokio`](crate::store::Clock::tokio) does:
+//! `#[tokio::test(start_paused = true)]` pauses tokio's time: a sleep then ends at once, and
+//! tokio's time has passed. The default clock of a store does not follow tokio's time.
+//! [`Clock::tokio`](crate::store::Clock::tokio) does:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
@@ -42,7 +44,8 @@
 //!
 //! # Services
 //!
-//! The guide of `tollgate-tower` tests an axum service, with addresses of clients, denials and an outage.
+//! The guide of `tollgate-tower` tests an axum service, with addresses of clients, denials and an
+//! outage.
 
 mod answer;
 mod faulty_store;

@@ -18,13 +18,15 @@ pub struct Call {
     pub cost: u64,
     /// The units that it would like to be granted.
     pub want: u64,
-    /// A random number from 1 to 2⁵³, which identifies the units that this call is the first to grant.
+    /// A random number from 1 to 2⁵³, which identifies the units that this call is the first to
+    /// grant.
     pub birth: u64,
     /// The reports of earlier grants.
     pub reports: Vec<Report>,
 }
 
-/// Makes the call of a [`RedisStore`](crate::RedisStore) that takes reports and grants units: one check of one key.
+/// Makes the call of a [`RedisStore`](crate::RedisStore) that takes reports and grants units: one
+/// check of one key.
 #[derive(Clone, Debug)]
 pub struct LeaseScript {
     policies: PolicySet,

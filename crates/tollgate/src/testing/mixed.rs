@@ -7,8 +7,8 @@ use crate::{
     redis::{MixedArgs, MixedReply},
 };
 
-/// Makes the call of a [`RedisStore`](crate::RedisStore) that decides for many keys, each with policies and costs of its
-/// own. All policy sets have the same algorithms.
+/// Makes the call of a [`RedisStore`](crate::RedisStore) that decides for many keys, each with
+/// policies and costs of its own. All policy sets have the same algorithms.
 #[derive(Clone, Debug)]
 pub struct MixedBatch {
     subjects: Vec<MixedSubject>,
@@ -34,7 +34,8 @@ impl MixedBatch {
     ///
     /// # Panics
     ///
-    /// Panics when there is no subject, when the sets differ in their algorithms, or when a subject has no run.
+    /// Panics when there is no subject, when the sets differ in their algorithms, or when a subject
+    /// has no run.
     #[must_use]
     pub fn new(subjects: Vec<MixedSubject>) -> Self {
         let is_alike =
@@ -53,7 +54,8 @@ impl MixedBatch {
         }
     }
 
-    /// Returns the call for checks under a ceiling for each policy of each subject, if there are any.
+    /// Returns the call for checks under a ceiling for each policy of each subject, if there are
+    /// any.
     #[must_use]
     pub fn under(self, ceilings: Option<Vec<Vec<Ceiling>>>) -> Self {
         Self { ceilings, ..self }

@@ -139,7 +139,8 @@ fn stored_as((value, expires_ms): (Vec<u8>, u64)) -> Stored {
     Stored { value, expires_ms }
 }
 
-/// Returns when the store decided, in microseconds since the Unix epoch on its own clock. 0 if the store did not say.
+/// Returns when the store decided, in microseconds since the Unix epoch on its own clock. 0 if the
+/// store did not say.
 #[must_use]
 pub fn at_us(decision: &Decision) -> u64 {
     decision.at_us()

@@ -226,7 +226,8 @@ impl Script {
         call(self.sha(), &self.keys(key), &packed)
     }
 
-    /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
+    /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at
+    /// `spent_us`.
     #[must_use]
     pub fn refund(
         &self,
@@ -330,7 +331,8 @@ impl Script {
         call
     }
 
-    /// Reads the decisions in the reply to a [batch](Self::batch): for each key those of its checks.
+    /// Reads the decisions in the reply to a [batch](Self::batch): for each key those of its
+    /// checks.
     ///
     /// # Errors
     ///

@@ -17,13 +17,14 @@ pub const SLOTS: usize = 16_384;
 /// The longest time in which the servers agree.
 const AGREEING: Duration = Duration::from_secs(60);
 
-/// The time after which servers that do not know each other are introduced again: longer than a handshake takes.
+/// The time after which servers that do not know each other are introduced again: longer than a
+/// handshake takes.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// A Redis Cluster: three masters with a replica each, on free ports of 127.0.0.1.
 ///
-/// The servers regard a master as gone after three seconds: on a busy machine, they hear late of each other. Only the slots
-/// of that master are then not served.
+/// The servers regard a master as gone after three seconds: on a busy machine, they hear late of
+/// each other. Only the slots of that master are then not served.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The options of every server.
@@ -34,7 +35,8 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts a cluster and waits until every server says that it is whole, and every replica has its master's data.
+    /// Starts a cluster and waits until every server says that it is whole, and every replica has
+    /// its master's data.
     ///
     /// # Panics
     ///
@@ -44,8 +46,8 @@ impl RedisCluster {
         Self::begin(Builder::new())
     }
 
-    /// [`RedisCluster::start`] with TLS among the servers and, on their second ports, for clients, all of whom have to show
-    /// a certificate of `authority`.
+    /// [`RedisCluster::start`] with TLS among the servers and, on their second ports, for clients,
+    /// all of whom have to show a certificate of `authority`.
     ///
     /// # Panics
     ///
@@ -83,7 +85,8 @@ impl RedisCluster {
         self.nodes.push(node);
     }
 
-    /// Returns the servers: first the three that began as masters, then their replicas in the same order.
+    /// Returns the servers: first the three that began as masters, then their replicas in the same
+    /// order.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
@@ -187,7 +190,8 @@ impl RedisCluster {
         }
     }
 
-    /// Begins a move: both servers learn of it. From now on `from` redirects keys that it does not hold to `to`.
+    /// Begins a move: both servers learn of it. From now on `from` redirects keys that it does not
+    /// hold to `to`.
     pub fn begin_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
         ok(
             to,
@@ -248,7 +252,8 @@ impl RedisCluster {
         self.end_move_before(&self.masters(), slot, from, to);
     }
 
-    /// Tells all masters, the new owner first, because the others may learn of a move in the wrong order.
+    /// Tells all masters, the new owner first, because the others may learn of a move in the wrong
+    /// order.
     fn end_move_before(
         &self,
         masters: &[&RedisServer],
@@ -268,7 +273,8 @@ impl RedisCluster {
         }
     }
 
-    /// Waits until all running servers agree on who has which slot, none is away and the replicas are up to date.
+    /// Waits until all running servers agree on who has which slot, none is away and the replicas
+    /// are up to date.
     pub fn wait_until_whole(&self) {
         let begun = Instant::now();
         wait::until_some("the cluster to be whole", AGREEING * 2, || {
@@ -416,7 +422,8 @@ impl RedisCluster {
 }
 
 impl RedisServer {
-    /// Gives it these slots of its cluster: `ADDSLOTSRANGE`, which servers have had since 7.0, for those of any version.
+    /// Gives it these slots of its cluster: `ADDSLOTSRANGE`, which servers have had since 7.0, for
+    /// those of any version.
     #[must_use]
     pub fn add_slots(&self, slots: Range<usize>) -> Reply {
         let words: Vec<String> = ["CLUSTER", "ADDSLOTS"]

@@ -5,15 +5,17 @@ use std::time::{Duration, Instant};
 use super::{AGREEING, RedisCluster};
 use crate::{server::field, wait};
 
-/// The time after which a replica no longer tries to take over: 5 s in Redis, and some more for a busy machine.
+/// The time after which a replica no longer tries to take over: 5 s in Redis, and some more for a
+/// busy machine.
 const GIVES_UP: Duration = Duration::from_secs(7);
 
 impl RedisCluster {
-    /// Starts a server for each master and makes it take over, as an operator does to replace machines. The former servers
-    /// are then replicas without slots and may be killed; the new ones stand behind them in
-    /// [`nodes`](Self::nodes).
+    /// Starts a server for each master and makes it take over, as an operator does to replace
+    /// machines. The former servers are then replicas without slots and may be killed; the new ones
+    /// stand behind them in [`nodes`](Self::nodes).
     ///
-    /// Returns the longest time of a take-over: milliseconds, or seconds where it failed and was repeated.
+    /// Returns the longest time of a take-over: milliseconds, or seconds where it failed and was
+    /// repeated.
     ///
     /// # Panics
     ///

@@ -10,12 +10,13 @@ const NO_BIRTH: u64 = 0;
 
 /// Holds the state of the algorithm, and the units that replicas hold.
 ///
-/// There is no record for each replica: the units of all replicas are summed by the generation in which they were granted.
+/// There is no record for each replica: the units of all replicas are summed by the generation in
+/// which they were granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     state: Metered,
-    /// The random number of the call that granted the first of the outstanding units. A report for another birth is
-    /// ignored.
+    /// The random number of the call that granted the first of the outstanding units. A report for
+    /// another birth is ignored.
     birth: u64,
     /// The length of a generation when the first of the outstanding units was granted.
     generation_us: u64,
@@ -52,7 +53,8 @@ impl Account {
 
     /// Brings the state to `now_us`: [rolls](Self::roll), and settles the state of the algorithm.
     ///
-    /// The state was stored under the policy `wrote`. Returns `true` when the state had to be mended.
+    /// The state was stored under the policy `wrote`. Returns `true` when the state had to be
+    /// mended.
     pub fn settle(&mut self, policy: &Policy, wrote: &Policy, lease: Lease, now_us: u64) -> bool {
         let rolled = self.roll(policy, wrote, lease, now_us);
         let wrote = if rolled == Rolled::Charged {
@@ -63,7 +65,8 @@ impl Account {
         self.settle_state(policy, wrote, now_us) || rolled != Rolled::Kept
     }
 
-    /// Ends the generations that have passed by `now_us`. Units that lapse are charged at the end of their generation.
+    /// Ends the generations that have passed by `now_us`. Units that lapse are charged at the end
+    /// of their generation.
     pub fn roll(&mut self, policy: &Policy, wrote: &Policy, lease: Lease, now_us: u64) -> Rolled {
         let mut rolled = if self.mend_clock(now_us) {
             Rolled::Moved
@@ -80,7 +83,8 @@ impl Account {
             rolled = rolled.max(lapsed);
         }
         if self.outstanding() == 0 {
-            // Nothing remembers the earlier generations. Other terms begin here, which count generations differently.
+            // Nothing remembers the earlier generations. Other terms begin here, which count
+            // generations differently.
             *self = Self {
                 state: self.state.clone(),
                 ..Self::new(policy, lease, now_us)
@@ -89,10 +93,11 @@ impl Account {
         rolled
     }
 
-    /// Moves the generation back when it is impossibly far ahead: the clock went back by more than a generation.
+    /// Moves the generation back when it is impossibly far ahead: the clock went back by more than
+    /// a generation.
     ///
-    /// Outstanding units then count for at least as long as replicas may spend them. The state loses its birth, because
-    /// the numbers of its generations occur a second time.
+    /// Outstanding units then count for at least as long as replicas may spend them. The state
+    /// loses its birth, because the numbers of its generations occur a second time.
     fn mend_clock(&mut self, now_us: u64) -> bool {
         let next = now_us / self.generation_us + 1;
         if self.generation <= next {
@@ -108,11 +113,12 @@ impl Account {
         self.state.settle(policy, wrote, now_us)
     }
 
-    /// Applies the report of a replica to a settled state: `spent` units are charged now, `returned` units are free again.
+    /// Applies the report of a replica to a settled state: `spent` units are charged now,
+    /// `returned` units are free again.
     ///
-    /// The charge always fits, because the units counted as used before, unless the key is in debt. A report is ignored
-    /// when it belongs to another birth, or to a generation whose units have lapsed. Returns `true` when the state was
-    /// changed.
+    /// The charge always fits, because the units counted as used before, unless the key is in debt.
+    /// A report is ignored when it belongs to another birth, or to a generation whose units have
+    /// lapsed. Returns `true` when the state was changed.
     pub fn report(
         &mut self,
         policy: &Policy,
@@ -142,8 +148,8 @@ impl Account {
             .get_mut((self.generation - stamp.generation) as usize)
     }
 
-    /// Returns the settled state of the algorithm with all outstanding units charged now. Decisions and replies are those
-    /// of this state: outstanding units count as used.
+    /// Returns the settled state of the algorithm with all outstanding units charged now. Decisions
+    /// and replies are those of this state: outstanding units count as used.
     fn as_used(&self, policy: &Policy, now_us: u64) -> Metered {
         let mut state = self.state.clone();
         if self.outstanding() > 0 {
@@ -158,7 +164,8 @@ impl Account {
         cost == 0 || self.as_used(policy, now_us).fits(policy, now_us, cost)
     }
 
-    /// Returns the level of a settled state for a reply, after a check of `cost` that was admitted or denied.
+    /// Returns the level of a settled state for a reply, after a check of `cost` that was admitted
+    /// or denied.
     pub(super) fn level(&self, policy: &Policy, now_us: u64, cost: u64, fits: bool) -> Level {
         let denied = if fits { 0 } else { cost };
         let mut words = self.as_used(policy, now_us).words(policy, now_us, denied);
@@ -178,7 +185,8 @@ impl Account {
         Level { fits, words }
     }
 
-    /// Returns the time until all outstanding units have lapsed, if a denied cost does not fit beside them at any time.
+    /// Returns the time until all outstanding units have lapsed, if a denied cost does not fit
+    /// beside them at any time.
     fn lapse_us(&self, policy: &Policy, now_us: u64, denied: u64) -> u64 {
         if self.outstanding() == 0 || denied + self.outstanding() <= policy.quota().burst() {
             return 0;
@@ -198,26 +206,28 @@ impl Account {
         }
     }
 
-    /// Charges units to a settled state although they need not fit: the settlement of a reservation. Returns whether the
-    /// state was changed.
+    /// Charges units to a settled state although they need not fit: the settlement of a
+    /// reservation. Returns whether the state was changed.
     pub fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
         self.state.owe(policy, now_us, cost)
     }
 
-    /// Marks a settled state that is in debt. The server does so when it stores the state: it corrects a state that holds
-    /// more than the quota and is not marked.
+    /// Marks a settled state that is in debt. The server does so when it stores the state: it
+    /// corrects a state that holds more than the quota and is not marked.
     pub fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
         if self.state.fresh_at(policy) > now_us {
             self.state.mark_debt(policy, now_us);
         }
     }
 
-    /// Lets a settled state that was charged by a reservation remember what a late refund has to know.
+    /// Lets a settled state that was charged by a reservation remember what a late refund has to
+    /// know.
     pub fn remember(&mut self, now_us: u64) {
         self.state.remember(now_us);
     }
 
-    /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a settled state.
+    /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a settled
+    /// state.
     pub fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
         self.state.refund(policy, now_us, spent_us, cost);
         if self.state.fresh_at(policy) <= now_us {
@@ -232,8 +242,8 @@ impl Account {
         self.level(policy, now_us, 0, true).remaining(policy)
     }
 
-    /// Returns the units that may be granted to a replica that wants `want`: at most a quarter of those that remain, so
-    /// that others find units too.
+    /// Returns the units that may be granted to a replica that wants `want`: at most a quarter of
+    /// those that remain, so that others find units too.
     #[must_use]
     pub fn grantable(&self, policy: &Policy, lease: Lease, now_us: u64, want: u64) -> u64 {
         if self.generation_us != generation_us(lease) {
@@ -262,10 +272,11 @@ impl Account {
         }
     }
 
-    /// Grants units of the current generation. `birth` is the random number of the call, above zero.
+    /// Grants units of the current generation. `birth` is the random number of the call, above
+    /// zero.
     ///
-    /// The time would not do as the birth: after a state is lost and the clock goes back, another state may begin at the
-    /// same microsecond.
+    /// The time would not do as the birth: after a state is lost and the clock goes back, another
+    /// state may begin at the same microsecond.
     pub fn grant(&mut self, units: u64, birth: u64) -> Stamp {
         if self.outstanding() == 0 || self.birth == NO_BIRTH {
             self.birth = birth;
@@ -274,15 +285,17 @@ impl Account {
         self.stamp()
     }
 
-    /// Returns the time for which units that are granted now may be spent, in microseconds: until the end of the next
-    /// generation. It is at most two generations, also when the clock went back.
+    /// Returns the time for which units that are granted now may be spent, in microseconds: until
+    /// the end of the next generation. It is at most two generations, also when the clock went
+    /// back.
     #[must_use]
     pub fn life_us(&self, now_us: u64) -> u64 {
         (self.end_us() + self.generation_us - now_us).min(2 * self.generation_us)
     }
 
-    /// Returns what the server stores beside the state of the algorithm: the birth, the length of a generation, the number
-    /// of the current one, and the outstanding units of it and of the one before. `None` when nothing is outstanding.
+    /// Returns what the server stores beside the state of the algorithm: the birth, the length of a
+    /// generation, the number of the current one, and the outstanding units of it and of the one
+    /// before. `None` when nothing is outstanding.
     #[must_use]
     pub fn stored(&self) -> Option<[u64; 5]> {
         let [current, previous] = self.outstanding;
@@ -301,11 +314,12 @@ impl Account {
         self.outstanding[0] + self.outstanding[1]
     }
 
-    /// Returns the time until a denied cost may fit a settled state, in microseconds, if no replica asks or reports before.
+    /// Returns the time until a denied cost may fit a settled state, in microseconds, if no replica
+    /// asks or reports before.
     ///
-    /// It is exact while the cost and the outstanding units together are at most the burst, but for a sliding window.
-    /// Otherwise it is no less than the time until all outstanding units have lapsed. So a caller that comes back at that
-    /// time is sent back once more at most.
+    /// It is exact while the cost and the outstanding units together are at most the burst, but for
+    /// a sliding window. Otherwise it is no less than the time until all outstanding units have
+    /// lapsed. So a caller that comes back at that time is sent back once more at most.
     #[must_use]
     pub fn retry_us(&self, policy: &Policy, now_us: u64, cost: u64) -> u64 {
         let fits = self.fits(policy, now_us, cost);
@@ -313,7 +327,8 @@ impl Account {
             .retry_us(policy, cost)
     }
 
-    /// Returns the time at which the state equals a fresh one, when all outstanding units lapse. The key expires then.
+    /// Returns the time at which the state equals a fresh one, when all outstanding units lapse.
+    /// The key expires then.
     #[must_use]
     pub fn fresh_at(&self, policy: &Policy) -> u64 {
         let mut last = self.clone();
@@ -328,8 +343,8 @@ impl Account {
     /// Ends the current generation at its time. The units of the one before are charged.
     fn lapse(&mut self, policy: &Policy, wrote: &Policy) -> Rolled {
         let [current, previous] = self.outstanding;
-        // Charged at the end of the generation, not now: the units may have been spent until then, and accrue again
-        // since. A state that owes the most already is not written.
+        // Charged at the end of the generation, not now: the units may have been spent until then,
+        // and accrue again since. A state that owes the most already is not written.
         let (end_us, before) = (self.end_us(), self.state.clone());
         let is_charged = previous > 0 && {
             self.settle_state(policy, wrote, end_us);

@@ -1,6 +1,7 @@
 //! The bound of a token bucket over admissions whose times are known within a span.
 
-/// An admitted check: it was decided at some time between these two, in microseconds of the machine's monotonic clock.
+/// An admitted check: it was decided at some time between these two, in microseconds of the
+/// machine's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The time at which the check began.
@@ -11,8 +12,9 @@ pub struct Admission {
     pub is_leased: bool,
 }
 
-/// Returns by how many units admissions exceed a bucket of `burst` units that fills at `per_second`: in the worst span, the
-/// admissions that certainly lie in it, less the units that it may have had. Zero or less is within the bound.
+/// Returns by how many units admissions exceed a bucket of `burst` units that fills at
+/// `per_second`: in the worst span, the admissions that certainly lie in it, less the units that it
+/// may have had. Zero or less is within the bound.
 #[must_use]
 pub fn most_above(admissions: &[Admission], burst: u64, per_second: u64) -> i64 {
     let mut starts: Vec<u64> = admissions

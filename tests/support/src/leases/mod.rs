@@ -1,4 +1,5 @@
-//! Leased policies: a stream of calls that go to a server and to the pure functions, and processes that share a key.
+//! Leased policies: a stream of calls that go to a server and to the pure functions, and processes
+//! that share a key.
 
 mod account;
 mod bound;
@@ -31,7 +32,8 @@ pub use step::{Answer, decide, step};
 /// The steps of a stream. All keys are forgotten then.
 const STEPS: u64 = 400;
 
-/// Lists the algorithms that can be leased. A stream with a calendar window crosses the end of its day.
+/// Lists the algorithms that can be leased. A stream with a calendar window crosses the end of its
+/// day.
 #[must_use]
 pub fn leased_algorithms() -> Vec<Algorithm> {
     let calendar = Algorithm::CalendarWindow {
@@ -54,8 +56,9 @@ pub fn leased_algorithms() -> Vec<Algorithm> {
 /// The time zone of calendar windows: a day ends 19 seconds after `START_US`.
 const ZONE: &str = "-07:07";
 
-/// Draws calls: reports that are late, repeated, too large or of another birth, generations that end between two calls,
-/// changed quotas and terms, clocks that go back, checks and refunds beside the leases.
+/// Draws calls: reports that are late, repeated, too large or of another birth, generations that
+/// end between two calls, changed quotas and terms, clocks that go back, checks and refunds beside
+/// the leases.
 struct LeaseStream<'a> {
     redis: &'a mut InRedis,
     alter: &'a dyn Fn(&str) -> String,
@@ -66,11 +69,13 @@ struct LeaseStream<'a> {
     policies: PolicySet,
     now_us: u64,
     held: Vec<(u64, Grant)>,
-    /// Tells whether quotas change and clocks go back. Outstanding units may then be forgotten before they are charged.
+    /// Tells whether quotas change and clocks go back. Outstanding units may then be forgotten
+    /// before they are charged.
     has_events: bool,
 }
 
-/// Sends the stream of a seed to a server, with scripts that `alter` may change. Returns the granted units.
+/// Sends the stream of a seed to a server, with scripts that `alter` may change. Returns the
+/// granted units.
 ///
 /// # Errors
 ///
@@ -341,7 +346,8 @@ impl LeaseStream<'_> {
         Ok(0)
     }
 
-    /// Compares decisions at costs with those of the pure functions, which decide one after another.
+    /// Compares decisions at costs with those of the pure functions, which decide one after
+    /// another.
     fn expect(
         &mut self,
         frame: &str,

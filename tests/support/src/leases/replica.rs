@@ -22,8 +22,8 @@ const SHARE: u8 = 2;
 /// The tasks of a process that check at the same time.
 const TASKS: u64 = 4;
 
-/// The pause between two checks of a task while a process gathers units, and after a denial: the four processes together
-/// ask for less than accrues.
+/// The pause between two checks of a task while a process gathers units, and after a denial: the
+/// four processes together ask for less than accrues.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The variable of the environment for the length of a generation, in milliseconds.
@@ -56,7 +56,8 @@ impl Load {
 /// A line of the output: a check that the store or a leased unit decided, or a look at another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// The check was admitted. The number of units that the process holds is there when a leased unit decided it.
+    /// The check was admitted. The number of units that the process holds is there when a leased
+    /// unit decided it.
     Admitted {
         from_us: u64,
         to_us: u64,

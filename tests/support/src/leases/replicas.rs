@@ -20,8 +20,8 @@ const REPLICAS: usize = 4;
 /// The units that a process holds at least when it is killed or stopped.
 const HELD: u64 = 20;
 
-/// Four processes that lease the units of one key. They gather units at a moderate rate, until they are told to spend
-/// at once what they can get.
+/// Four processes that lease the units of one key. They gather units at a moderate rate, until they
+/// are told to spend at once what they can get.
 ///
 /// Dropping the value kills the processes.
 #[derive(Debug)]
@@ -36,7 +36,8 @@ struct Replica {
 impl LeaseReplicas {
     /// Starts the processes, and waits until each has spent leased units.
     ///
-    /// Each command has to call [`run_lease_replica`](crate::run_lease_replica) with the URL of the server.
+    /// Each command has to call [`run_lease_replica`](crate::run_lease_replica) with the URL of the
+    /// server.
     ///
     /// # Panics
     ///
@@ -67,9 +68,11 @@ impl LeaseReplicas {
         self.0[at].process.kill();
     }
 
-    /// Stops a process that holds units, until they have lapsed, the bucket was full again, and the others have drained it.
+    /// Stops a process that holds units, until they have lapsed, the bucket was full again, and the
+    /// others have drained it.
     ///
-    /// Only then a unit that the process spends late shows: while the bucket fills, the server has room for it.
+    /// Only then a unit that the process spends late shows: while the bucket fills, the server has
+    /// room for it.
     ///
     /// # Panics
     ///
@@ -101,9 +104,11 @@ impl LeaseReplicas {
         self.tell(Load::Gather);
     }
 
-    /// Waits until all processes that live have spent leased units and then have been denied by the store, from now on.
+    /// Waits until all processes that live have spent leased units and then have been denied by the
+    /// store, from now on.
     ///
-    /// A disturbance before it proves a bound only with that: what a process is granted too much is spent.
+    /// A disturbance before it proves a bound only with that: what a process is granted too much is
+    /// spent.
     ///
     /// # Panics
     ///
@@ -113,10 +118,11 @@ impl LeaseReplicas {
         self.drain();
     }
 
-    /// Lets Sentinels replace the master while the processes hold units, and waits until the processes have drained the
-    /// next one.
+    /// Lets Sentinels replace the master while the processes hold units, and waits until the
+    /// processes have drained the next one.
     ///
-    /// `before` is called when nothing is written any more. It may change what the next master begins with.
+    /// `before` is called when nothing is written any more. It may change what the next master
+    /// begins with.
     ///
     /// # Panics
     ///
@@ -187,7 +193,8 @@ impl Replica {
         });
     }
 
-    /// Returns the units that the process held after the last check that a leased unit decided, if one did since a time.
+    /// Returns the units that the process held after the last check that a leased unit decided, if
+    /// one did since a time.
     fn holds(&self, since_us: u64) -> Option<u64> {
         self.last(since_us, |line| {
             if let Line::Admitted { holds, .. } = line {

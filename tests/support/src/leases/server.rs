@@ -50,7 +50,8 @@ impl PureServer {
                 .0
                 .get_mut(&name(key, policy))
                 .expect("stored as it was settled");
-            // Units that were only returned change what is outstanding, and not the state of the algorithm.
+            // Units that were only returned change what is outstanding, and not the state of the
+            // algorithm.
             let mut settled = before[at].clone();
             let mut is_charged = decision.is_allowed() && call.cost > 0;
             for Report {
@@ -130,7 +131,8 @@ impl PureServer {
             .map_or(0, |held| held.account.fresh_at(&held.wrote))
     }
 
-    /// Brings the accounts of a set to `now_us`. Ends of generations are stored, even when nothing else is.
+    /// Brings the accounts of a set to `now_us`. Ends of generations are stored, even when nothing
+    /// else is.
     fn settled(
         &mut self,
         policies: &PolicySet,

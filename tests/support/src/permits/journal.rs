@@ -2,8 +2,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A piece of work: the time of its first step and of its last one, in microseconds of the machine's monotonic clock. A
-/// wrong wall clock does not change it.
+/// A piece of work: the time of its first step and of its last one, in microseconds of the
+/// machine's monotonic clock. A wrong wall clock does not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The time of the first step.

@@ -48,7 +48,8 @@ impl LostReply {
     /// Lists all of them.
     pub const ALL: [Self; 3] = [Self::Acquire, Self::Renewal, Self::Release];
 
-    /// Loses a reply to one of two replicas that share two permits. Then both take what they can, and give it back.
+    /// Loses a reply to one of two replicas that share two permits. Then both take what they can,
+    /// and give it back.
     ///
     /// # Panics
     ///
@@ -107,7 +108,8 @@ impl Scene {
             .max(permits().filter(|permit| permit.is_lost()).count());
     }
 
-    /// Lets the first replica make a call that the server executes, and ends the connection before the reply.
+    /// Lets the first replica make a call that the server executes, and ends the connection before
+    /// the reply.
     async fn lose_reply(&mut self, call: LostReply, proxy: &Proxy) {
         let executed =
             |server: &RedisServer| holders(server).iter().map(|holder| holder.number).max();

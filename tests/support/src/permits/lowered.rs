@@ -17,7 +17,8 @@ const BEFORE: usize = 20;
 /// The permits after the limit was lowered.
 pub const AFTER: usize = 8;
 
-/// Each of the processes has more tasks than its share of the permits, so that callers wait for every permit.
+/// Each of the processes has more tasks than its share of the permits, so that callers wait for
+/// every permit.
 const TASKS: usize = BEFORE / 4 + 3;
 
 /// The steps of a piece of work.
@@ -29,16 +30,19 @@ const BUSY: usize = 100;
 /// The work after the limit was lowered.
 #[derive(Clone, Copy, Debug)]
 pub struct LoweredLimit {
-    /// The time from the last process that learned of the limit until no more than [`AFTER`] permits were held.
+    /// The time from the last process that learned of the limit until no more than [`AFTER`]
+    /// permits were held.
     pub kept_after: Duration,
     /// The pieces of work that began after that while [`AFTER`] others were in progress.
     pub begun_above: usize,
 }
 
 impl LoweredLimit {
-    /// Starts the processes, lowers the limit under load, and waits until it is kept to and the work goes on.
+    /// Starts the processes, lowers the limit under load, and waits until it is kept to and the
+    /// work goes on.
     ///
-    /// Each command has to call [`run_permit_worker`](super::run_permit_worker) with the URL of the server.
+    /// Each command has to call [`run_permit_worker`](super::run_permit_worker) with the URL of the
+    /// server.
     ///
     /// # Panics
     ///
@@ -69,7 +73,8 @@ impl LoweredLimit {
             let _ = process.wait_for_line("limit ");
         }
         let lowered_us = now_us();
-        // As the server sees it, because the lines of a process may arrive late here. Work ends before its permit is given back.
+        // As the server sees it, because the lines of a process may arrive late here. Work ends
+        // before its permit is given back.
         wait::until("the limit to be kept to", PATIENCE, || {
             held_by_all(server) as usize <= AFTER
         });

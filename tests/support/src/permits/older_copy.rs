@@ -1,4 +1,5 @@
-//! A state of permits that an older copy replaces, as after a fail-over to a replica that is behind.
+//! A state of permits that an older copy replaces, as after a fail-over to a replica that is
+//! behind.
 
 use std::time::{Duration, Instant};
 

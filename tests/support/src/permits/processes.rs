@@ -14,8 +14,8 @@ use crate::PATIENCE;
 /// The permits that the processes share.
 pub const AT_ONCE: usize = 4;
 
-/// Three processes that share [`AT_ONCE`] permits and cancel their work when they lose them. The first one works with half
-/// of the permits, and the others work with the rest and ask for more.
+/// Three processes that share [`AT_ONCE`] permits and cancel their work when they lose them. The
+/// first one works with half of the permits, and the others work with the rest and ask for more.
 ///
 /// Dropping the value kills the processes.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub struct SharedPermits {
 impl SharedPermits {
     /// Starts the processes, and waits until all permits are in use.
     ///
-    /// Each command has to call [`run_permit_worker`](super::run_permit_worker) with the URL of the server.
+    /// Each command has to call [`run_permit_worker`](super::run_permit_worker) with the URL of the
+    /// server.
     ///
     /// # Panics
     ///
@@ -92,7 +93,8 @@ impl SharedPermits {
         kill_process(pid, signal).expect("the process runs");
     }
 
-    /// Returns how many pieces of work each process has in progress. The output of the processes may lag behind.
+    /// Returns how many pieces of work each process has in progress. The output of the processes
+    /// may lag behind.
     #[must_use]
     pub fn at_work(&self) -> [usize; 3] {
         self.processes.each_ref().map(at_work)

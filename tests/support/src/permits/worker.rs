@@ -49,7 +49,8 @@ pub(super) struct Worker {
     pub(super) is_exact: bool,
     /// The tasks that take a permit each.
     pub(super) tasks: usize,
-    /// The steps of a piece of work, of 5 ms each. Without a number the work ends when its permit is lost.
+    /// The steps of a piece of work, of 5 ms each. Without a number the work ends when its permit
+    /// is lost.
     pub(super) steps: Option<u32>,
 }
 
@@ -104,8 +105,8 @@ pub(super) fn spans_of(output: &str, killed_us: u64) -> Vec<Span> {
     spans
 }
 
-/// Runs one of the processes: takes permits and works with each, until the process is killed. A line of its input is
-/// another limit.
+/// Runs one of the processes: takes permits and works with each, until the process is killed. A
+/// line of its input is another limit.
 ///
 /// # Panics
 ///
@@ -165,7 +166,8 @@ fn listen(limit: Arc<AtomicU32>) {
     });
 }
 
-/// Works for some steps, or without an end, and prints the times of the first step and of the last one.
+/// Works for some steps, or without an end, and prints the times of the first step and of the last
+/// one.
 async fn work(steps: u32) {
     struct Work(Span);
     impl Drop for Work {

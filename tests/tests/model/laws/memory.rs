@@ -1,5 +1,5 @@
-//! The in-process store. The answers to two or three threads have to be the answers to one caller who makes the same
-//! calls in some order in which time does not go back.
+//! The in-process store. The answers to two or three threads have to be the answers to one caller
+//! who makes the same calls in some order in which time does not go back.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -46,7 +46,8 @@ struct Record {
     answer: String,
 }
 
-/// The state that the threads share: the shards of the store, and a clock that advances with each reading.
+/// The state that the threads share: the shards of the store, and a clock that advances with each
+/// reading.
 struct Shared {
     shards: Shards<Lockless>,
     clock_us: AtomicU64,
@@ -148,7 +149,8 @@ impl Scene {
         );
     }
 
-    /// Returns whether one caller gets the same answers in some order of the remaining calls, after those made before.
+    /// Returns whether one caller gets the same answers in some order of the remaining calls, after
+    /// those made before.
     fn is_in_some_order(
         &self,
         policies: &PolicySet,

@@ -1,5 +1,5 @@
-//! The playground example, driven as its page drives it: settings, bad input, events, instances that share a limit, an
-//! outage, permits and reservations.
+//! The playground example, driven as its page drives it: settings, bad input, events, instances
+//! that share a limit, an outage, permits and reservations.
 
 mod answers;
 mod input;
@@ -90,7 +90,8 @@ impl Playground {
         assert!((200..300).contains(&status), "{status} {answer}");
     }
 
-    /// Requires that a request is refused. Returns the status, the first field, its value and the message.
+    /// Requires that a request is refused. Returns the status, the first field, its value and the
+    /// message.
     #[track_caller]
     pub(super) fn refused(
         &self,
@@ -160,8 +161,8 @@ impl Events {
         }
     }
 
-    /// Reads events until `condition` holds for the data of one named `name`, for half a minute. Work of a minute then has not
-    /// ended by itself.
+    /// Reads events until `condition` holds for the data of one named `name`, for half a minute.
+    /// Work of a minute then has not ended by itself.
     pub(super) fn until(
         &mut self,
         what: &str,

@@ -1,4 +1,5 @@
-//! The pictures in `docs/plots` and in the guide of `tollgate`: the same traffic under each algorithm, decided by the Rust functions.
+//! The pictures in `docs/plots` and in the guide of `tollgate`: the same traffic under each
+//! algorithm, decided by the Rust functions.
 //!
 //! The test compares them with what the functions draw; `cargo xtask plots` draws them again.
 
@@ -44,7 +45,8 @@ fn the_pictures_are_what_the_functions_draw() {
     );
 }
 
-/// Draws what was asked and what passed in each tenth of a second, and what passed within the last second.
+/// Draws what was asked and what passed in each tenth of a second, and what passed within the last
+/// second.
 fn picture(name: &str, algorithm: Algorithm) -> Picture {
     let (asked, passed) = (traffic::arrivals(), traffic::passed(algorithm));
     let verb = if algorithm == Algorithm::LeakyBucket {
@@ -100,9 +102,11 @@ fn picture(name: &str, algorithm: Algorithm) -> Picture {
     )
 }
 
-/// Returns a picture as a line of Markdown that contains it, for the guide: its pages are packed without `docs`.
+/// Returns a picture as a line of Markdown that contains it, for the guide: its pages are packed
+/// without `docs`.
 ///
-/// A page of rustdoc may be dark where the system is light, so the picture has a background of its own.
+/// A page of rustdoc may be dark where the system is light, so the picture has a background of its
+/// own.
 fn embedded(name: &str, svg: &str) -> String {
     let svg = svg.replacen("<style>\n", "<style>\nsvg{background:#ffffff}\n", 1);
     let dark = "@media(prefers-color-scheme:dark){\n";

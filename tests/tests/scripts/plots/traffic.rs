@@ -12,7 +12,8 @@ pub(super) const END: u64 = 6 * SECOND;
 /// On the edge of a window of the clock.
 const EPOCH: u64 = 1_000_000_000 * SECOND;
 
-/// One request soon after a window begins; a burst around its end; and after a rest, a flood of four times the quota.
+/// One request soon after a window begins; a burst around its end; and after a rest, a flood of
+/// four times the quota.
 pub(super) fn arrivals() -> Vec<u64> {
     let hit = [50_000];
     let burst = (900_000..1_100_000).step_by(5_000);
@@ -20,7 +21,8 @@ pub(super) fn arrivals() -> Vec<u64> {
     hit.into_iter().chain(burst).chain(flood).collect()
 }
 
-/// Returns the times at which the admitted requests are acted on: at once, or when their turn in the queue comes.
+/// Returns the times at which the admitted requests are acted on: at once, or when their turn in
+/// the queue comes.
 pub(super) fn passed(algorithm: Algorithm) -> Vec<u64> {
     let clock = Clock::manual(EPOCH);
     let policy = Policy::try_new("plot", algorithm, Quota::per_second(AMOUNT)).expect("a policy");

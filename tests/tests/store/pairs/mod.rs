@@ -1,8 +1,8 @@
-//! Options of a layer in combination: each scenario draws them all, sends requests through a real service, and compares every
-//! answer and the units that are left with a small model.
+//! Options of a layer in combination: each scenario draws them all, sends requests through a real
+//! service, and compares every answer and the units that are left with a small model.
 //!
-//! A failure prints its seed and the smallest scenario that still fails. The variable `PAIRS_REQUESTS` names another number of
-//! requests, and `PAIRS_SEED` the first seed.
+//! A failure prints its seed and the smallest scenario that still fails. The variable
+//! `PAIRS_REQUESTS` names another number of requests, and `PAIRS_SEED` the first seed.
 
 mod model;
 mod rules;
@@ -28,8 +28,8 @@ use model::{Answer, Enforced, Model};
 use scenario::{CostOption, HOST, Scenario, Source};
 use service::{ADDRESSES, Seen, Subject};
 
-/// The longest time by which a request waits too long: timers count milliseconds, and callers that were denied come back up
-/// to 10 ms later.
+/// The longest time by which a request waits too long: timers count milliseconds, and callers that
+/// were denied come back up to 10 ms later.
 const LATE: Duration = Duration::from_millis(12);
 
 fn number<T: FromStr>(variable: &str, default: T) -> T {
@@ -54,7 +54,8 @@ fn is_known(scenario: &Scenario) -> bool {
     KNOWN.iter().any(|is_known| is_known(scenario))
 }
 
-/// Draws scenarios until they have sent as many requests as the environment says, or a part of them, and runs each.
+/// Draws scenarios until they have sent as many requests as the environment says, or a part of
+/// them, and runs each.
 fn run_all(part: usize, is_in_redis: bool, run: impl Fn(&Scenario) -> Result<(), String>) {
     let failure = RefCell::new(String::new());
     let fails = |scenario: &Scenario| {
@@ -86,7 +87,8 @@ fn run_all(part: usize, is_in_redis: bool, run: impl Fn(&Scenario) -> Result<(),
 /// Runs a scenario on an empty store that follows the clock.
 async fn run(scenario: &Scenario, store: Arc<dyn Store>, clock: Clock) -> Result<(), String> {
     let subject = Subject::new(scenario, store, clock.clone());
-    // A refund of a token bucket has a least and a most: where these lead to different answers, the scenario ends.
+    // A refund of a token bucket has a least and a most: where these lead to different answers, the
+    // scenario ends.
     let mut models = [false, true].map(|is_least| Model::new(scenario, clock.now_us(), is_least));
     let enforcement = Enforcement::share(scenario.options.enforced.unwrap_or(100));
     for (at, step) in scenario.steps.iter().enumerate() {

@@ -194,7 +194,8 @@ impl<'a> Model<'a> {
             _ => {}
         }
         let mut asks = self.asks(step, &self.policies(set, step.is_away));
-        // A cost that fits the whole quota and not the share spends all that the request may spend of the share.
+        // A cost that fits the whole quota and not the share spends all that the request may spend
+        // of the share.
         asks.iter_mut()
             .for_each(|ask| ask.cost = ask.cost.min(ask.limit));
 
@@ -247,7 +248,8 @@ impl<'a> Model<'a> {
         answer
     }
 
-    /// Answers a request that the limits of its tenant and of its host decide. Limits that are not enforced deny nothing.
+    /// Answers a request that the limits of its tenant and of its host decide. Limits that are not
+    /// enforced deny nothing.
     fn decide_by_rules(&mut self, step: &Step, enforced: Enforced) -> Answer {
         let host = (step.tier == OTHER).then_some(HOST);
         let is_trial = self.scenario.options.is_trial;
@@ -373,8 +375,9 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the age that a refund may have beside the time of the clock, where refunds return as little as they may. A
-    /// decision over Redis that is alone with a token bucket has no time: its age is measured by the process.
+    /// Returns the age that a refund may have beside the time of the clock, where refunds return as
+    /// little as they may. A decision over Redis that is alone with a token bucket has no time: its
+    /// age is measured by the process.
     fn unproved_us(&self, asks: &[Ask]) -> Option<u64> {
         let is_alone = self.scenario.is_in_redis
             && asks.len() == 1
@@ -481,7 +484,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the answer with the fields of a decision. `denied` is set for a denial: how long the request would wait.
+    /// Returns the answer with the fields of a decision. `denied` is set for a denial: how long the
+    /// request would wait.
     fn answer_of(&mut self, step: &Step, asks: &[Ask], denied: Option<u64>) -> Answer {
         let (options, now) = (&self.scenario.options, self.now);
         let mut answer = Answer {
@@ -519,7 +523,8 @@ impl<'a> Model<'a> {
             };
             states.push((&ask.policy, left, seconds(until)));
         }
-        // A format with one value describes the policy that is closest to its limit. It is the only one here.
+        // A format with one value describes the policy that is closest to its limit. It is the only
+        // one here.
         let only = (states.len() == 1).then(|| states[0]);
         let (mut names, mut has_fields) = (options.format.names().collect::<Vec<_>>(), true);
         let mut set = |name: &str, value: String| {

@@ -56,7 +56,8 @@ pub(super) enum Source {
     Handle,
     Tiers,
     Function,
-    /// Rules: the first set limits the tenant, which is the key, and the other set the host of the other tier.
+    /// Rules: the first set limits the tenant, which is the key, and the other set the host of the
+    /// other tier.
     Rules,
 }
 

@@ -1,4 +1,5 @@
-//! Computes what one policy counts for one key from the history: when which units were spent and not returned.
+//! Computes what one policy counts for one key from the history: when which units were spent and
+//! not returned.
 
 use tollgate::{Algorithm, Policy};
 
@@ -17,7 +18,8 @@ fn period_us(policy: &Policy) -> u64 {
 }
 
 impl Spent {
-    /// Returns the units that count at a time, in parts of a unit: each has as many as its period has microseconds.
+    /// Returns the units that count at a time, in parts of a unit: each has as many as its period
+    /// has microseconds.
     fn used(&self, policy: &Policy, now: u64) -> u128 {
         let (amount, period) = (policy.quota().amount(), period_us(policy));
         let since = |counts: &dyn Fn(u64) -> bool| -> u64 {
@@ -51,7 +53,8 @@ impl Spent {
         parts(units, period)
     }
 
-    /// Returns the parts of units that have not come back. `amount` parts come back in a microsecond.
+    /// Returns the parts of units that have not come back. `amount` parts come back in a
+    /// microsecond.
     fn missing(&self, amount: u64, period: u64, now: u64) -> u128 {
         let spent = self
             .entries
@@ -176,8 +179,9 @@ impl Spent {
         self.entries.len() - 1
     }
 
-    /// Returns units of an entry, as if they had never been spent. With `unproved`, a token bucket returns as little as it may:
-    /// less by what accrued in the meantime, and in these microseconds.
+    /// Returns units of an entry, as if they had never been spent. With `unproved`, a token bucket
+    /// returns as little as it may: less by what accrued in the meantime, and in these
+    /// microseconds.
     pub(super) fn refund(
         &mut self,
         policy: &Policy,

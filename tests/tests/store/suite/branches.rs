@@ -1,4 +1,5 @@
-//! Policies on the branches of a key. The branches lie below one outermost level, so that a cluster decides them too.
+//! Policies on the branches of a key. The branches lie below one outermost level, so that a cluster
+//! decides them too.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ pub(super) async fn a_batch_spends_exactly_the_quota_of_each_branch(deployment: 
     let store = store(deployment, "one-batch", &set).await;
     let limiter = patient_limiter(store, set);
     for outermost in 0..3_u64 {
-        // All checks wait in one task, so they leave in few batches. Most have one branch in common, and not the other.
+        // All checks wait in one task, so they leave in few batches. Most have one branch in
+        // common, and not the other.
         let pairs: Vec<(u64, u64)> = (0..300_u64).map(|at| (at * 7 % 5, at / 2 % 6)).collect();
         let checks = pairs
             .iter()

@@ -110,7 +110,8 @@ pub(crate) async fn agree(
     }
 }
 
-/// Draws the priority, the cost and the kind of each call by themselves, so that every combination of them is asked for.
+/// Draws the priority, the cost and the kind of each call by themselves, so that every combination
+/// of them is asked for.
 pub(super) async fn calls_of_every_rank_are_answered_as_in_process(deployment: &Deployment) {
     let clock = Clock::manual(START_US);
     let redis = deployment
@@ -159,7 +160,8 @@ pub(crate) async fn ranks_agree<S: Store + Clone>(store: &S, clock: &Clock) {
                 let part = dice.below(share + 1);
                 let cost = dice.pick(&[0, 1, 1, 1, share, share + 1, part]).min(2_000);
                 let costs = Costs::new(Cost::new(cost)).with_priority(priority);
-                // A caller at no cost would wait for its turn in a queue, on a clock that stands still.
+                // A caller at no cost would wait for its turn in a queue, on a clock that stands
+                // still.
                 let call = if cost == 0 {
                     dice.pick(&[0, 2, 3])
                 } else {
@@ -210,7 +212,8 @@ async fn answer_to(
         .map_err(|error| error.to_string())
 }
 
-/// Sends the checks from one task, in this order, without waiting in between. Returns their decisions.
+/// Sends the checks from one task, in this order, without waiting in between. Returns their
+/// decisions.
 pub(crate) async fn in_order(mut checks: Vec<CheckFuture>) -> Vec<Decision> {
     let mut decisions: Vec<Option<Decision>> = vec![None; checks.len()];
     poll_fn(|cx| {
@@ -318,8 +321,8 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
             .map(|entry| String::from_utf8_lossy(entry.tag()).into_owned())
             .collect();
         if forgets {
-            // The callers of the first checks send them, and send them once more when the server does not know the script.
-            // The checks behind them may be decided in between.
+            // The callers of the first checks send them, and send them once more when the server
+            // does not know the script. The checks behind them may be decided in between.
             let queued: Vec<_> = logged
                 .iter()
                 .filter(|tag| !tags[..SENT_BY_CALLERS].contains(tag))

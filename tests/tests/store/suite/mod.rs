@@ -1,7 +1,8 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
-//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`], [`replicas`], [`published`] or
-//! [`pauses`], and is a test on each deployment: `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
+//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`],
+//! [`replicas`], [`published`] or [`pauses`], and is a test on each deployment: `suite::server::…`,
+//! `suite::cluster::…` and `suite::valkey::…`.
 
 mod branches;
 mod connections;
@@ -17,8 +18,8 @@ use tokio::sync::Mutex;
 use tollgate::{PolicySet, RedisStore, testing::Script};
 use tollgate_test_support::{Deployment, Kind};
 
-/// One cluster for all tests of this program, which ends with it. One test at a time uses it: the tests count calls and
-/// flush scripts.
+/// One cluster for all tests of this program, which ends with it. One test at a time uses it: the
+/// tests count calls and flush scripts.
 pub(crate) static CLUSTER: LazyLock<Mutex<Deployment>> = LazyLock::new(|| {
     Mutex::new(
         Deployment::start(Kind::Cluster, "cluster").expect("a cluster can always be started"),
@@ -37,8 +38,8 @@ async fn store(deployment: &Deployment, prefix: &str, set: &PolicySet) -> RedisS
     deployment.builder(prefix).connect().await.expect("a store")
 }
 
-/// Makes the scripts of a set known. A call whose script the server does not know is sent again, and may then be decided
-/// later than the next.
+/// Makes the scripts of a set known. A call whose script the server does not know is sent again,
+/// and may then be decided later than the next.
 fn load(deployment: &Deployment, set: &PolicySet) {
     let script = Script::new(set.clone());
     for text in [script.text(), script.batch_text()] {
@@ -57,8 +58,8 @@ async fn run(kind: Kind, test: &str, case: impl AsyncFn(&Deployment)) {
     }
 }
 
-/// Makes a test of each case on each deployment. The flavor is that of its runtime: a case that checks the order of
-/// decisions needs one thread.
+/// Makes a test of each case on each deployment. The flavor is that of its runtime: a case that
+/// checks the order of decisions needs one thread.
 macro_rules! on_every_deployment {
     ($($flavor:tt $group:ident::$case:ident,)*) => {
         on_every_deployment!(server Server $($flavor $group::$case,)*);

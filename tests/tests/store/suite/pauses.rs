@@ -46,8 +46,8 @@ async fn replica(deployment: &Deployment) -> Limiter {
     )
 }
 
-/// Makes a call, and returns when it arrived. The service refuses it for this many milliseconds, once all calls of the
-/// barrier are there.
+/// Makes a call, and returns when it arrived. The service refuses it for this many milliseconds,
+/// once all calls of the barrier are there.
 async fn call(limiter: &Limiter, refused_ms: Option<u64>, barrier: Arc<Barrier>) -> Instant {
     let arrived = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&arrived);
@@ -116,7 +116,8 @@ pub(super) async fn replicas_that_are_refused_at_once_pause_for_the_longest_of_t
     }
     calls.join_all().await;
     let longest = Duration::from_secs(20 + REPLICAS - 1);
-    // The last pause may still be on its way. Longer ones are not cut by it, and pauses do not add up.
+    // The last pause may still be on its way. Longer ones are not cut by it, and pauses do not add
+    // up.
     paused_until(&replicas[0], before + longest - SLACK).await;
     assert!(left(&replicas[0]).await <= longest);
 }

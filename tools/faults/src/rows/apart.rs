@@ -190,7 +190,8 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     findings
 }
 
-/// Makes checks for some time, each with a key and a cost of its own, and counts the answers that do not show them.
+/// Makes checks for some time, each with a key and a cost of its own, and counts the answers that
+/// do not show them.
 async fn crowd(large: &Limiter, next: &mut u64, time: Duration) -> (Vec<Sample>, u32) {
     const TASKS: u64 = 16;
     let is_over = Arc::new(AtomicBool::new(false));

@@ -30,8 +30,8 @@ struct Growth {
     heap_mib: f64,
 }
 
-/// Floods a server with requests from one network, each from a /64 of its own. A /48 has only 65 536 of them, so the
-/// network is a /44.
+/// Floods a server with requests from one network, each from a /64 of its own. A /48 has only 65
+/// 536 of them, so the network is a /44.
 pub(super) async fn one_network(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let requests = pace.of(200_000, 60_000);
@@ -128,7 +128,8 @@ async fn flood(
     growth
 }
 
-/// Sends one request from each /64 of this range, and returns the number of those that are admitted.
+/// Sends one request from each /64 of this range, and returns the number of those that are
+/// admitted.
 async fn run(limiter: &Limiter, extractor: PeerIp, numbers: std::ops::Range<u64>) -> u64 {
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {

@@ -1,4 +1,5 @@
-//! Rows: a line whose round trip changes, or that holds answers back for a moment, while the server is healthy.
+//! Rows: a line whose round trip changes, or that holds answers back for a moment, while the server
+//! is healthy.
 
 use std::{
     future::Future,

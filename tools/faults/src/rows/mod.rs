@@ -109,5 +109,6 @@ pub(crate) const SOAK: Row = Row {
     raise: |pace| Box::pin(soak::load(pace)),
 };
 
-/// Rows that need namespaces of their own, see [`network_namespace`](tollgate_tests::network_namespace).
+/// Rows that need namespaces of their own, see
+/// [`network_namespace`](tollgate_tests::network_namespace).
 pub(crate) const ISOLATED: &[&str] = &["N4", "N6", "N8", "H4"];

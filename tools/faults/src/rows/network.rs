@@ -115,7 +115,8 @@ pub(super) async fn nonsense(pace: Pace) -> Findings {
     findings
 }
 
-/// Makes a hundred checks at once, each with a key and a cost of its own, which the answer has to show.
+/// Makes a hundred checks at once, each with a key and a cost of its own, which the answer has to
+/// show.
 async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32) {
     let tasks: Vec<_> = (0..100)
         .map(|_| {

@@ -1,5 +1,5 @@
-//! Rows: permits whose replicas are killed or stopped, whose server goes away, whose clocks are wrong, or whose limit is
-//! lowered.
+//! Rows: permits whose replicas are killed or stopped, whose server goes away, whose clocks are
+//! wrong, or whose limit is lowered.
 
 use std::{
     process::Command,
@@ -145,7 +145,8 @@ impl Forgotten {
         self.keys = sum(self.keys, server.keys_and_expires());
     }
 
-    /// The permits that the server has lost are counted again, or lost, with the next renewal: after a third of their life.
+    /// The permits that the server has lost are counted again, or lost, with the next renewal:
+    /// after a third of their life.
     fn report(&self, what: &str, findings: &mut Findings, life: Duration) {
         let limit = AT_ONCE as f64;
         let asked = format!("{what}: in progress, of {limit}, most");

@@ -173,7 +173,8 @@ pub(super) async fn processes(pace: Pace) -> Findings {
     findings
 }
 
-/// Runs one of the processes: prints a line when the store decides, and another when it decides again after an outage.
+/// Runs one of the processes: prints a line when the store decides, and another when it decides
+/// again after an outage.
 pub(crate) fn process(url: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -20,8 +20,8 @@ use crate::{
 /// The numbers of callers that reserve side by side.
 const CALLERS: [usize; 3] = [1, 16, 256];
 
-/// The pause of up to sixteen callers between two reservations. More callers make longer pauses, so that the server has time for
-/// all of them: each reservation is a call of its own.
+/// The pause of up to sixteen callers between two reservations. More callers make longer pauses, so
+/// that the server has time for all of them: each reservation is a call of its own.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The deadline of a limiter by default.
@@ -101,7 +101,8 @@ fn report(findings: &mut Findings, callers: usize, most: f64, met: &Met) {
     );
 }
 
-/// Three deadlines open the breaker. All callers that wait by then have had their deadline, or end with it.
+/// Three deadlines open the breaker. All callers that wait by then have had their deadline, or end
+/// with it.
 pub(super) async fn silent(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {
@@ -120,7 +121,8 @@ pub(super) async fn silent(pace: Pace) -> Findings {
     findings
 }
 
-/// The excess of eight late calls starts the measurement of the round trip. Callers wait until it ends.
+/// The excess of eight late calls starts the measurement of the round trip. Callers wait until it
+/// ends.
 pub(super) async fn slow(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {

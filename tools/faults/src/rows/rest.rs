@@ -1,4 +1,5 @@
-//! Row: a connection that a middle box forgot while nobody used it. The server is healthy all the time.
+//! Row: a connection that a middle box forgot while nobody used it. The server is healthy all the
+//! time.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub(super) async fn forgotten(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
     let (mut lost, mut longest, mut dials) = (0, Duration::ZERO, 0);
-    // One check comes soon after the box forgot the connection, the other when a PING has found out.
+    // One check comes soon after the box forgot the connection, the other when a PING has found
+    // out.
     for rest in [Duration::ZERO, Duration::from_secs(8)] {
         for _ in 0..pace.of(5, 1) {
             let proxy = Proxy::start(server.addr());

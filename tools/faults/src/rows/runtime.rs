@@ -62,7 +62,8 @@ async fn ended(findings: &mut Findings, server: &RedisServer, pace: Pace) {
     findings.figure(asked, Target::AtMost(200.0), millis(longest), " ms");
 }
 
-/// Makes handlers panic behind the layer and tasks panic during checks, which must not affect others.
+/// Makes handlers panic behind the layer and tasks panic during checks, which must not affect
+/// others.
 async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
     let load = Load::start(large, 8, ["acme".into()]);
     let mut unwound = 0;

@@ -119,7 +119,8 @@ pub(super) async fn planned(pace: Pace) -> Findings {
     findings
 }
 
-/// Counts the admissions at the old master by a process that knows only it, in a thousand checks after a fail-over.
+/// Counts the admissions at the old master by a process that knows only it, in a thousand checks
+/// after a fail-over.
 async fn stays(sentinels: &RedisSentinels) -> f64 {
     sentinels.want_replicas();
     let store = RedisStore::connect(sentinels.old().url_at(sentinels.old().addr()))
@@ -170,9 +171,9 @@ pub(super) async fn partition(_: Pace) -> Findings {
     findings
 }
 
-/// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides spend. Returns the
-/// bursts that both admit, the time for which the old master admits after the cut, and the time until it is left after
-/// the end.
+/// Cuts this process and the master off from the replicas and the Sentinels, and lets both sides
+/// spend. Returns the bursts that both admit, the time for which the old master admits after the
+/// cut, and the time until it is left after the end.
 async fn cut_off(has_min_replicas: bool) -> (f64, Duration, Duration) {
     let namespace = tollgate_tests::NetworkNamespace::start();
     let start = || RedisSentinels::start_in(&namespace);

@@ -313,7 +313,8 @@ async fn closed(connections: Vec<TcpStream>) -> Duration {
     began.elapsed()
 }
 
-/// Waits as [`closed`] does, of connections over HTTP/2. Answers pings meanwhile, of which the last one comes before the end.
+/// Waits as [`closed`] does, of connections over HTTP/2. Answers pings meanwhile, of which the last
+/// one comes before the end.
 async fn left(connections: Vec<TcpStream>) -> Duration {
     let began = Instant::now();
     let pongs: Vec<_> = connections
@@ -364,7 +365,8 @@ async fn repeat(times: usize, mut ask: impl AsyncFnMut() -> bool) -> (f64, Durat
 async fn work(pid: u32, time: Duration) -> f64 {
     let used = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("linux counts");
-        // "pid (name) state …": the 14th and 15th fields are the times in the process and in the kernel.
+        // "pid (name) state …": the 14th and 15th fields are the times in the process and in the
+        // kernel.
         let fields = stat
             .rsplit(')')
             .next()

@@ -21,7 +21,8 @@ use crate::{
 };
 
 const TASKS: u64 = 4;
-/// So few that bounded tables (states of outages, cached denials) are full before the first measurement.
+/// So few that bounded tables (states of outages, cached denials) are full before the first
+/// measurement.
 const KEYS: u64 = 64;
 
 /// The measurements of one second.
@@ -126,7 +127,8 @@ pub(super) async fn load(pace: Pace) -> Findings {
         );
     }
     let size = mean(&looks, |look| look.resident);
-    // Both relative to the memory of the process: relative to the small heap, a few KiB would be much.
+    // Both relative to the memory of the process: relative to the small heap, a few KiB would be
+    // much.
     for (what, slope) in [
         (
             "what is in use on the heap, beside the process' memory",

@@ -64,8 +64,8 @@ pub(super) async fn server(pace: Pace) -> Findings {
         sent.len(),
         open.len()
     );
-    // The checks that were pending when the third reached its deadline, one per task, and the two that reached theirs before:
-    // their tasks have asked again.
+    // The checks that were pending when the third reached its deadline, one per task, and the two
+    // that reached theirs before: their tasks have asked again.
     let asked =
         format!("checks that met a stall before the breaker opened, of {TASKS} tasks, most");
     findings.figure(asked, Target::AtMost((TASKS + 2) as f64), met as f64, "");

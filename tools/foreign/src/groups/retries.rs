@@ -1,4 +1,5 @@
-//! Envoy, grpcio and the clients of language-model services, which send a denied request again when its wait is over.
+//! Envoy, grpcio and the clients of language-model services, which send a denied request again when
+//! its wait is over.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,8 @@ use crate::{
     servers::{Hosted, greeter, waits},
 };
 
-/// The header formats that tell a wait in a way that Envoy reads: the format, the field, and Envoy's name for its unit.
+/// The header formats that tell a wait in a way that Envoy reads: the format, the field, and
+/// Envoy's name for its unit.
 const FIELDS: [(&str, &str, &str); 8] = [
     ("ietf08", "retry-after", "SECONDS"),
     ("none", "retry-after", "SECONDS"),

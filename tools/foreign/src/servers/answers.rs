@@ -1,4 +1,5 @@
-//! Answers in every header format, from every stack of layers: `GET /FORMAT/STACK`, for the key in `x-key`.
+//! Answers in every header format, from every stack of layers: `GET /FORMAT/STACK`, for the key in
+//! `x-key`.
 //!
 //! The clocks of the stores stand still, so that a wait is the same however slow the client is.
 
@@ -31,7 +32,8 @@ const FRACTION: Policy =
 /// The burst is above the amount.
 const TALL: Policy = Policy::token_bucket("tall", Quota::per_minute(2).with_burst(5));
 
-/// A policy of each unit that a header format knows. The second request is denied by the first policy.
+/// A policy of each unit that a header format knows. The second request is denied by the first
+/// policy.
 const UNITS: [Policy; 4] = [
     SLOW,
     Policy::token_bucket("tokens", Quota::per_minute(1000)),
@@ -102,7 +104,8 @@ fn stacks(format: HeaderFormat) -> Vec<(&'static str, Router)> {
 
 type Fields = Vec<(&'static str, String)>;
 
-/// Returns the fields of a service that limits by itself, in the formats of revision 07 and of many services.
+/// Returns the fields of a service that limits by itself, in the formats of revision 07 and of many
+/// services.
 fn foreign_fields() -> Fields {
     let fields = [
         ("ratelimit", "limit=1, remaining=0, reset=3"),

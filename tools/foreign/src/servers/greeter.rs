@@ -1,4 +1,5 @@
-//! The greeter of the examples, with pushback: one call each two seconds for the key in `x-key`. `x-cost` is the cost.
+//! The greeter of the examples, with pushback: one call each two seconds for the key in `x-key`.
+//! `x-cost` is the cost.
 
 use axum::{Router, http::request::Parts};
 use tollgate::{Cost, Limiter, MemoryStore};

@@ -1,5 +1,6 @@
-//! Kinds of requests: GET, HEAD, OPTIONS, POST with a body, an upgrade to WebSocket. One unit per minute for the key in
-//! `x-key`. Below `/refused` every upload is denied: by a layer, by a layer of permits, and by a handler.
+//! Kinds of requests: GET, HEAD, OPTIONS, POST with a body, an upgrade to WebSocket. One unit per
+//! minute for the key in `x-key`. Below `/refused` every upload is denied: by a layer, by a layer
+//! of permits, and by a handler.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
 /// Appended to the key of a handshake (RFC 6455, section 1.3).
 const HANDSHAKE: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// A text frame `hello` and a frame that closes the connection, as servers send them (RFC 6455, section 5.2).
+/// A text frame `hello` and a frame that closes the connection, as servers send them (RFC 6455,
+/// section 5.2).
 const HELLO_AND_CLOSE: &[u8] = b"\x81\x05hello\x88\x02\x03\xe8";
 
 pub(crate) fn router() -> Router {
@@ -49,7 +51,8 @@ pub(crate) fn router() -> Router {
         )
         .route("/websocket", get(websocket))
         .layer(layer)
-        // Not limited: a client asks it after a denied upload, to see that the connection still works.
+        // Not limited: a client asks it after a denied upload, to see that the connection still
+        // works.
         .route("/free", get(|| async { "free\n" }))
         .nest("/refused", refusals())
 }

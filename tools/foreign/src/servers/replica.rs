@@ -11,7 +11,8 @@ use super::Hosted;
 /// The first argument of this program when it is a replica. The second one is the URL of Redis.
 pub(crate) const PART: &str = "replica";
 
-/// A check that Redis decides too late is an error here, so that no replica admits a request by itself.
+/// A check that Redis decides too late is an error here, so that no replica admits a request by
+/// itself.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 const POLICIES: [(&str, Policy); 2] = [

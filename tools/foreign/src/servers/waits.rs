@@ -1,5 +1,5 @@
-//! One unit each two seconds for the key in `x-key`, in every header format: `GET /FORMAT`. `GET /seen/KEY` returns how
-//! many requests for the key arrived, denied ones included.
+//! One unit each two seconds for the key in `x-key`, in every header format: `GET /FORMAT`.
+//! `GET /seen/KEY` returns how many requests for the key arrived, denied ones included.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,8 @@ pub(crate) const SLOW: Policy =
 pub(crate) struct Seen(Arc<Mutex<HashMap<String, u64>>>);
 
 impl Seen {
-    /// Returns the router with all its requests counted, and with the route that returns the counts.
+    /// Returns the router with all its requests counted, and with the route that returns the
+    /// counts.
     pub(crate) fn watch(&self, router: Router) -> Router {
         let (counter, reader) = (self.clone(), self.clone());
         let count = move |request: Request, next: Next| {

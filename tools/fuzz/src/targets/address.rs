@@ -11,7 +11,8 @@ use crate::{
     equal, hold,
 };
 
-/// The law: a notation is read as std's parser reads it, every notation gives one address, and keys are equal where networks are.
+/// The law: a notation is read as std's parser reads it, every notation gives one address, and keys
+/// are equal where networks are.
 #[test]
 fn an_address_has_one_key_in_every_notation() {
     hold(&inputs(), |input| law(&input));

@@ -10,7 +10,8 @@ use crate::{
     equal, hold,
 };
 
-/// The law: the client is the one that a reading of the whole list finds, and a torn quote names nobody.
+/// The law: the client is the one that a reading of the whole list finds, and a torn quote names
+/// nobody.
 #[test]
 fn the_client_of_forwarded_elements_is_the_one_of_the_reference() {
     hold(&inputs(), |(lines, belief)| law(&lines, belief));
@@ -64,7 +65,8 @@ enum Piece {
     Quoted(u8),
 }
 
-/// Reads the nodes of a line in two steps: first the quotes, then the structure. RFC 7239 §4 and RFC 9110 §5.6.
+/// Reads the nodes of a line in two steps: first the quotes, then the structure. RFC 7239 §4 and
+/// RFC 9110 §5.6.
 fn elements(line: &[u8]) -> Vec<Option<IpAddr>> {
     let Some(pieces) = quotes(line) else {
         return vec![None];
@@ -106,8 +108,8 @@ fn quotes(line: &[u8]) -> Option<Vec<Piece>> {
     (!is_open).then_some(pieces)
 }
 
-/// Reads the node of an element: an address, another text, or nothing. The outer `None` stands for a quote that does not
-/// enclose a value.
+/// Reads the node of an element: an address, another text, or nothing. The outer `None` stands for
+/// a quote that does not enclose a value.
 #[expect(clippy::option_option, reason = "three answers and a torn line")]
 fn element(pieces: &[Piece]) -> Option<Option<Option<IpAddr>>> {
     let (mut nodes, mut is_malformed, mut is_empty) = (Vec::new(), false, true);

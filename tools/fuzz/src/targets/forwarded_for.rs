@@ -10,7 +10,8 @@ use crate::{
     equal, hold,
 };
 
-/// The law: the client is the one that a reading of the whole list finds, and nobody's words move the proxy's.
+/// The law: the client is the one that a reading of the whole list finds, and nobody's words move
+/// the proxy's.
 #[test]
 fn the_client_of_a_forwarding_list_is_the_one_of_the_reference() {
     hold(&inputs(), |input| law(&input));

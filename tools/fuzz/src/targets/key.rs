@@ -102,7 +102,8 @@ fn encode(part: &Part) -> Key {
     }
 }
 
-/// Returns the parts in normal form: a mapped address is its IPv4 address, bits beyond the prefix are zero.
+/// Returns the parts in normal form: a mapped address is its IPv4 address, bits beyond the prefix
+/// are zero.
 fn normal(part: &Part) -> Part {
     match part {
         Part::Several(parts) => Part::Several(parts.iter().map(normal).collect()),
@@ -196,8 +197,8 @@ impl Part {
     }
 }
 
-/// Reads the text of a key: `,` between parts, `( )` around several, `%xx` for bytes, `#` before numbers, `*` before
-/// networks.
+/// Reads the text of a key: `,` between parts, `( )` around several, `%xx` for bytes, `#` before
+/// numbers, `*` before networks.
 fn decode(text: &str) -> Option<Part> {
     let (mut depth, mut from, mut parts) = (0, 0, Vec::new());
     for (at, byte) in text.bytes().chain([b',']).enumerate() {

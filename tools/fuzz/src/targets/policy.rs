@@ -10,7 +10,8 @@ use tollgate::{
 
 use crate::{equal, hold};
 
-/// The law: what exact arithmetic cannot hold is refused with its value, all else admits its burst and names the wait to the microsecond.
+/// The law: what exact arithmetic cannot hold is refused with its value, all else admits its burst
+/// and names the wait to the microsecond.
 #[test]
 fn a_quota_is_refused_or_kept_to_the_microsecond() {
     hold(&inputs(), |input| law(&input));
@@ -143,7 +144,8 @@ fn law(input: &Input) -> Result<(), String> {
     }
 }
 
-/// Returns the value, or nothing where it was refused correctly, in a message that names one of `values`.
+/// Returns the value, or nothing where it was refused correctly, in a message that names one of
+/// `values`.
 fn refused_or<T>(
     result: Result<T, tollgate::Error>,
     is_right: bool,

@@ -1,4 +1,5 @@
-//! Compares leased replicas with one server that decides everything: the admitted units, and the trips.
+//! Compares leased replicas with one server that decides everything: the admitted units, and the
+//! trips.
 
 use tollgate::{
     Lease, Policy, PolicySet, Quota,
@@ -27,7 +28,8 @@ pub(crate) struct Figures {
     pub(crate) trips: f64,
     /// The trips in a second.
     pub(crate) trips_per_second: f64,
-    /// The lowest and the highest share of its checks that a replica was admitted, divided by that of all.
+    /// The lowest and the highest share of its checks that a replica was admitted, divided by that
+    /// of all.
     pub(crate) fairness: (f64, f64),
 }
 

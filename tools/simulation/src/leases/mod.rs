@@ -1,6 +1,7 @@
-//! Leases under random schedules: replicas crash, stall and sleep, calls and answers are lost, late and out of order, the
-//! clock of the server steps, quotas change, keys are reset, and decisions are refunded. No schedule may admit more than
-//! the bound of the algorithm, and every mistake in the rule must be found.
+//! Leases under random schedules: replicas crash, stall and sleep, calls and answers are lost, late
+//! and out of order, the clock of the server steps, quotas change, keys are reset, and decisions
+//! are refunded. No schedule may admit more than the bound of the algorithm, and every mistake in
+//! the rule must be found.
 
 mod efficiency;
 mod mistake;
@@ -14,7 +15,8 @@ use efficiency::Figures;
 use mistake::Mistake;
 use schedule::Outcome;
 
-/// Runs schedules of consecutive seeds. Returns the sum of what they admitted, and the seeds that exceeded a bound.
+/// Runs schedules of consecutive seeds. Returns the sum of what they admitted, and the seeds that
+/// exceeded a bound.
 pub(crate) fn run(seeds: std::ops::Range<u64>) -> (Outcome, Vec<u64>) {
     let mut sum = Outcome::default();
     let mut exceeded = Vec::new();

@@ -15,7 +15,8 @@ pub(crate) struct Oracle {
     recent: VecDeque<(u64, i64)>,
     /// The current window of the server's clock, and its units.
     window: (u64, i64),
-    /// The units that replicas held at the last event, and may spend beside the bound, and until when.
+    /// The units that replicas held at the last event, and may spend beside the bound, and until
+    /// when.
     exempt: (u64, u64),
 }
 

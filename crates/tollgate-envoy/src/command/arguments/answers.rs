@@ -5,7 +5,8 @@ use crate::command::values::boolean;
 /// The settings of answers.
 #[derive(Args)]
 pub(crate) struct AnswerArguments {
-    /// Adds header fields with the limit, the units that are left, and the seconds until units return
+    /// Adds header fields with the limit, the units that are left, and the seconds until units
+    /// return
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) limit_response_headers_enabled: bool,
 

@@ -63,7 +63,8 @@ pub(crate) struct ListenArguments {
     #[arg(long, env, default_value = "", value_name = "NAME")]
     pub(crate) grpc_client_tls_san: String,
 
-    /// Sets the most connections of gRPC, and of HTTP [default: a quarter of the file descriptors, at most 10000]
+    /// Sets the most connections of gRPC, and of HTTP [default: a quarter of the file descriptors,
+    /// at most 10000]
     #[arg(long, env = "TOLLGATE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub(crate) max_connections: Option<usize>,
 

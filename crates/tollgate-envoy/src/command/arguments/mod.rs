@@ -25,9 +25,10 @@ use super::{
 
 /// Serves rate limits to Envoy, in place of envoyproxy/ratelimit.
 ///
-/// Each setting is a flag, a variable and a key of the file: `--grpc-port 8081`, `GRPC_PORT=8081`, `grpc_port = 8081`.
-/// A flag overrides a variable, and a variable overrides the file. Variables without the prefix TOLLGATE_ mean the same
-/// as in envoyproxy/ratelimit. A duration is written as in `1h30m`, `10s` or `250us`.
+/// Each setting is a flag, a variable and a key of the file: `--grpc-port 8081`, `GRPC_PORT=8081`,
+/// `grpc_port = 8081`. A flag overrides a variable, and a variable overrides the file. Variables
+/// without the prefix TOLLGATE_ mean the same as in envoyproxy/ratelimit. A duration is written as
+/// in `1h30m`, `10s` or `250us`.
 #[derive(Parser)]
 #[command(name = "tollgate-envoy", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

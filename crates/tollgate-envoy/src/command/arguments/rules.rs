@@ -59,7 +59,8 @@ pub(crate) struct RuleArguments {
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) shadow_mode: bool,
 
-    /// Puts every descriptor in quota mode: a request is denied only when all of them exceed their limits
+    /// Puts every descriptor in quota mode: a request is denied only when all of them exceed their
+    /// limits
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) quota_mode: bool,
 }

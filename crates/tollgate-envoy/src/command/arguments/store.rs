@@ -7,8 +7,8 @@ use crate::command::values::{boolean, duration, path};
 /// The settings of the store.
 #[derive(Args)]
 pub(crate) struct StoreArguments {
-    /// Sets the store by a URL: `memory:`, `redis://`, `redis+sentinel://`, `redis+cluster://` … It overrides
-    /// --redis-url
+    /// Sets the store by a URL: `memory:`, `redis://`, `redis+sentinel://`, `redis+cluster://` … It
+    /// overrides --redis-url
     #[arg(
         long,
         env = "TOLLGATE_STORE",
@@ -40,7 +40,8 @@ pub(crate) struct StoreArguments {
     )]
     pub(crate) backend_type: Backend,
 
-    /// Sets the address of Redis: `HOST:PORT`, the path of a socket, `MASTER,SENTINEL,…`, or `NODE,NODE,…`
+    /// Sets the address of Redis: `HOST:PORT`, the path of a socket, `MASTER,SENTINEL,…`, or
+    /// `NODE,NODE,…`
     #[arg(long, env, hide_env_values = true, value_name = "ADDRESS")]
     pub(crate) redis_url: Option<String>,
 
@@ -54,7 +55,8 @@ pub(crate) struct StoreArguments {
     )]
     pub(crate) redis_type: RedisType,
 
-    /// Sets how a single server is reached. With unix, an address that starts with / is the path of a socket
+    /// Sets how a single server is reached. With unix, an address that starts with / is the path of
+    /// a socket
     #[arg(
         long,
         env,

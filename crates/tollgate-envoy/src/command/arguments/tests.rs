@@ -75,7 +75,8 @@ fn the_page_has_the_right_defaults() {
     let variables = variables();
     let mut compared = 0;
     for (names, defaults) in documented() {
-        // A cell with a text beside the values is not compared. The last value is that of all further names.
+        // A cell with a text beside the values is not compared. The last value is that of all
+        // further names.
         let values: Option<Vec<_>> = defaults.split(", ").map(value).collect();
         let Some(values) = values else { continue };
         for (at, name) in names.iter().enumerate() {

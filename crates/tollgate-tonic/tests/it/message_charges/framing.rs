@@ -36,8 +36,8 @@ async fn a_compressed_message_costs_one_unit() {
     assert_eq!(remaining(&limiter, "acme").await, 2);
 }
 
-/// Makes a call with a plain HTTP/2 client that sends the request in these DATA frames. Returns the code and the
-/// length of the response.
+/// Makes a call with a plain HTTP/2 client that sends the request in these DATA frames. Returns the
+/// code and the length of the response.
 async fn call_in_frames(
     server: SocketAddr,
     frames: impl IntoIterator<Item = Bytes>,

@@ -1,7 +1,8 @@
 //! Denials as seen by the standard Python client: `grpcio`, with `grpcio-status` for the details.
 //!
-//! `cargo xtask test` and `cargo xtask foreign` install the client from PyPI into the target directory. Without it, the
-//! tests print a line that says so, and pass. More rows of this client are in `tools/foreign`.
+//! `cargo xtask test` and `cargo xtask foreign` install the client from PyPI into the target
+//! directory. Without it, the tests print a line that says so, and pass. More rows of this client
+//! are in `tools/foreign`.
 
 use std::{
     env,
@@ -43,7 +44,8 @@ fn find(named: Option<OsString>, environment: &Path) -> Result<PathBuf, String> 
     Ok(python)
 }
 
-/// Returns the Python of the environment. Without one, writes a line to `log` that says that the test was skipped.
+/// Returns the Python of the environment. Without one, writes a line to `log` that says that the
+/// test was skipped.
 fn or_skipped<'a>(python: &'a Result<PathBuf, String>, log: &mut impl Write) -> Option<&'a Path> {
     match python {
         Ok(python) => Some(python),
@@ -122,7 +124,8 @@ fn assert_served(call: &Value) {
     );
 }
 
-/// Asserts that one call of each kind is allowed, and that one of each kind is denied with all details.
+/// Asserts that one call of each kind is allowed, and that one of each kind is denied with all
+/// details.
 fn assert_four_served_and_four_denied(calls: &[Value]) {
     assert_eq!(calls.len(), 8);
     calls[..4].iter().for_each(assert_served);

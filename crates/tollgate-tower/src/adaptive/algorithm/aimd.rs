@@ -3,15 +3,17 @@ use std::time::Duration;
 use super::{LimitAlgorithm, assert_share};
 use crate::adaptive::window::SampleWindow;
 
-/// Adds to the limit while the service is fast, and multiplies it by a factor below one when it is slow.
+/// Adds to the limit while the service is fast, and multiplies it by a factor below one when it is
+/// slow.
 ///
-/// Additive increase and multiplicative decrease is the rule of TCP Reno
-/// ([RFC 5681](https://www.rfc-editor.org/rfc/rfc5681)). It needs to know which latency is slow. Use it when the service
-/// has a target for its latency. Use [`Gradient`](super::Gradient) when it has none.
+/// Additive increase and multiplicative decrease is the rule of TCP Reno ([RFC
+/// 5681](https://www.rfc-editor.org/rfc/rfc5681)). It needs to know which latency is slow. Use it
+/// when the service has a target for its latency. Use [`Gradient`](super::Gradient) when it has
+/// none.
 ///
-/// The limit falls after a window whose mean latency is above the threshold, or in which the service was
-/// [overloaded](SampleWindow::is_overloaded). It rises after a window that used at least half of the limit. Otherwise it
-/// stays.
+/// The limit falls after a window whose mean latency is above the threshold, or in which the
+/// service was [overloaded](SampleWindow::is_overloaded). It rises after a window that used at
+/// least half of the limit. Otherwise it stays.
 ///
 /// ```
 /// use std::time::Duration;

@@ -3,9 +3,10 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 
 /// Compares the latency of the last window with the latency of the service without a queue.
 ///
-/// The latency without a queue is the *baseline*. The quotient is the *gradient*. While the latency stays below the
-/// baseline times the tolerance, the gradient is 1, and the limit grows. Its square root is the room for a *queue*.
-/// When requests begin to wait in the service, the gradient falls, and the limit with it:
+/// The latency without a queue is the *baseline*. The quotient is the *gradient*. While the latency
+/// stays below the baseline times the tolerance, the gradient is 1, and the limit grows. Its square
+/// root is the room for a *queue*. When requests begin to wait in the service, the gradient falls,
+/// and the limit with it:
 ///
 /// ```text
 /// gradient = baseline × tolerance ÷ latency, between 0.5 and 1
@@ -13,18 +14,20 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 /// limit    = limit + smoothing × (target − limit)
 /// ```
 ///
-/// A service that works on *c* requests at a time gets a limit of about 1.5 *c* + √*c*. So the service always has *c*
-/// requests to work on, and the others wait for about half of the service time.
+/// A service that works on *c* requests at a time gets a limit of about 1.5 *c* + √*c*. So the
+/// service always has *c* requests to work on, and the others wait for about half of the service
+/// time.
 ///
 /// The formula is that of `Gradient2Limit` in Netflix'
-/// [concurrency-limits](https://github.com/Netflix/concurrency-limits). The baseline differs. There it is a mean of all
-/// windows, and a service that is always saturated gets a limit that grows up to its maximum. Here windows with a queue
-/// do not raise the baseline:
+/// [concurrency-limits](https://github.com/Netflix/concurrency-limits). The baseline differs. There
+/// it is a mean of all windows, and a service that is always saturated gets a limit that grows up
+/// to its maximum. Here windows with a queue do not raise the baseline:
 ///
-/// - When the service was saturated for [`probe_every`](Self::probe_every) windows, the limit falls to a third, until
-///   no more requests than that are in flight. This usually takes two windows. Then the baseline is measured again.
-/// - When the latency stays the same with a third fewer requests in flight, the service itself has become slow. The
-///   baseline becomes this latency, and the limit falls no further.
+/// - When the service was saturated for [`probe_every`](Self::probe_every) windows, the limit falls
+///   to a third, until no more requests than that are in flight. This usually takes two windows.
+///   Then the baseline is measured again.
+/// - When the latency stays the same with a third fewer requests in flight, the service itself has
+///   become slow. The baseline becomes this latency, and the limit falls no further.
 ///
 /// ```
 /// use tollgate_tower::adaptive::{AdaptiveLimiter, Gradient};
@@ -52,7 +55,8 @@ impl Gradient {
         }
     }
 
-    /// Sets the multiple of the baseline from which on a latency counts as slow. The default is 1.5.
+    /// Sets the multiple of the baseline from which on a latency counts as slow. The default is
+    /// 1.5.
     ///
     /// Raise it when the latencies of the service vary much even without load.
     ///
@@ -69,7 +73,8 @@ impl Gradient {
         self
     }
 
-    /// Sets the share of the way to the target by which one window moves the limit. The default is 0.2.
+    /// Sets the share of the way to the target by which one window moves the limit. The default is
+    /// 0.2.
     ///
     /// # Panics
     ///
@@ -81,8 +86,8 @@ impl Gradient {
         self
     }
 
-    /// Sets the factor after a window in which the service was [overloaded](SampleWindow::is_overloaded). The default is
-    /// 0.9.
+    /// Sets the factor after a window in which the service was
+    /// [overloaded](SampleWindow::is_overloaded). The default is 0.9.
     ///
     /// # Panics
     ///
@@ -94,15 +99,16 @@ impl Gradient {
         self
     }
 
-    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the default length.
+    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the
+    /// default length.
     #[must_use]
     pub const fn baseline_windows(mut self, windows: u32) -> Self {
         self.baseline = self.baseline.windows(windows);
         self
     }
 
-    /// Sets the number of saturated windows after which the limit is lowered to a third to measure the baseline. The
-    /// default is 600.
+    /// Sets the number of saturated windows after which the limit is lowered to a third to measure
+    /// the baseline. The default is 600.
     ///
     /// `u32::MAX` turns the probes off.
     #[must_use]

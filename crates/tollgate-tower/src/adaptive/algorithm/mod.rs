@@ -14,9 +14,10 @@ use super::window::SampleWindow;
 
 /// Computes a concurrency limit from the latencies of finished requests.
 ///
-/// An algorithm is a state machine without a clock: it receives one [`SampleWindow`] after the other, and returns the
-/// limit for the next window. [`Gradient`], [`Vegas`] and [`Aimd`] implement it. Implement it for a limit that depends on
-/// something else, such as the length of a queue in the service.
+/// An algorithm is a state machine without a clock: it receives one [`SampleWindow`] after the
+/// other, and returns the limit for the next window. [`Gradient`], [`Vegas`] and [`Aimd`] implement
+/// it. Implement it for a limit that depends on something else, such as the length of a queue in
+/// the service.
 ///
 /// ```
 /// use tollgate_tower::adaptive::{AdaptiveLimiter, LimitAlgorithm, SampleWindow};
@@ -37,9 +38,9 @@ use super::window::SampleWindow;
 pub trait LimitAlgorithm: fmt::Debug + Send {
     /// Returns the limit for the next window.
     ///
-    /// The limiter keeps the fractional part, so that a limit can grow by less than one in a window. A limit outside of
-    /// the [bounds](super::AdaptiveLimiterBuilder::limits) is moved to the nearest bound. If the result is not a
-    /// number, the old limit stays.
+    /// The limiter keeps the fractional part, so that a limit can grow by less than one in a
+    /// window. A limit outside of the [bounds](super::AdaptiveLimiterBuilder::limits) is moved to
+    /// the nearest bound. If the result is not a number, the old limit stays.
     fn next_limit(&mut self, window: &SampleWindow) -> f64;
 }
 

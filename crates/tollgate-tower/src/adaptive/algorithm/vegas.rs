@@ -4,13 +4,13 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 /// Keeps the number of requests that wait in the service between two bounds.
 ///
 /// From the latency, the algorithm computes how many of the requests in flight wait:
-/// `limit × (1 − baseline ÷ latency)`. The baseline is the latency without a queue. While fewer than the lower bound
-/// wait, the limit rises. While more than the upper bound wait, it falls. Both bounds grow with the logarithm of the
-/// limit. This is the rule of TCP Vegas, as in `VegasLimit` of Netflix'
-/// [concurrency-limits](https://github.com/Netflix/concurrency-limits).
+/// `limit × (1 − baseline ÷ latency)`. The baseline is the latency without a queue. While fewer
+/// than the lower bound wait, the limit rises. While more than the upper bound wait, it falls. Both
+/// bounds grow with the logarithm of the limit. This is the rule of TCP Vegas, as in `VegasLimit`
+/// of Netflix' [concurrency-limits](https://github.com/Netflix/concurrency-limits).
 ///
-/// Compared with [`Gradient`](super::Gradient) it keeps a shorter queue, and reacts to smaller changes: use it for a
-/// service whose requests all take about the same time.
+/// Compared with [`Gradient`](super::Gradient) it keeps a shorter queue, and reacts to smaller
+/// changes: use it for a service whose requests all take about the same time.
 ///
 /// ```
 /// use tollgate_tower::adaptive::{AdaptiveLimiter, Vegas};
@@ -34,8 +34,8 @@ impl Vegas {
         }
     }
 
-    /// Sets the factor after a window in which the service was [overloaded](SampleWindow::is_overloaded). The default is
-    /// 0.9.
+    /// Sets the factor after a window in which the service was
+    /// [overloaded](SampleWindow::is_overloaded). The default is 0.9.
     ///
     /// # Panics
     ///
@@ -47,15 +47,16 @@ impl Vegas {
         self
     }
 
-    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the default length.
+    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the
+    /// default length.
     #[must_use]
     pub const fn baseline_windows(mut self, windows: u32) -> Self {
         self.baseline = self.baseline.windows(windows);
         self
     }
 
-    /// Sets the number of saturated windows after which the limit is lowered to a third to measure the baseline. The
-    /// default is 600.
+    /// Sets the number of saturated windows after which the limit is lowered to a third to measure
+    /// the baseline. The default is 600.
     ///
     /// `u32::MAX` turns the probes off.
     #[must_use]

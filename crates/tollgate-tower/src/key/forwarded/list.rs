@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 /// Holds the address of an entry, or `None` if the entry is not an address.
 type Hop = Option<IpAddr>;
 
-/// Returns the entries of all lines of `X-Forwarded-For`, the last one first. Empty entries are skipped (RFC 9110, section
-/// 5.6.1).
+/// Returns the entries of all lines of `X-Forwarded-For`, the last one first. Empty entries are
+/// skipped (RFC 9110, section 5.6.1).
 pub(super) fn x_forwarded_for<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -33,8 +33,8 @@ pub(super) fn forwarded<'a>(
 
 /// Returns the `for` parameters of one line.
 ///
-/// If quotes do not match, the text of the client cannot be separated from the text of the proxy. The whole line then
-/// counts as one entry that is not an address.
+/// If quotes do not match, the text of the client cannot be separated from the text of the proxy.
+/// The whole line then counts as one entry that is not an address.
 fn elements(line: &[u8]) -> SmallVec<[Hop; 4]> {
     let mut hops = SmallVec::new();
     let (mut rest, mut element) = (line, Element::default());
@@ -90,8 +90,9 @@ impl Element {
     }
 }
 
-/// Removes `name=value` and the separator from the front. Returns the name, the value as an address if there is a `=`, and
-/// the separator unless the line ends. Returns `None` if quotes do not match.
+/// Removes `name=value` and the separator from the front. Returns the name, the value as an address
+/// if there is a `=`, and the separator unless the line ends. Returns `None` if quotes do not
+/// match.
 fn pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<Hop>, Option<u8>)> {
     let is_end = |byte: &u8| matches!(byte, b',' | b';');
     let at = rest
@@ -142,8 +143,9 @@ fn unquote(quoted: &[u8]) -> Option<(SmallVec<[u8; 64]>, &[u8])> {
     None
 }
 
-/// Parses an address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`,
-/// `[2001:db8::1]:80`. Drops a zone such as `%eth0`, because it has a meaning on one host only.
+/// Parses an address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`,
+/// `[2001:db8::1]`, `[2001:db8::1]:80`. Drops a zone such as `%eth0`, because it has a meaning on
+/// one host only.
 pub(super) fn address(text: &[u8]) -> Hop {
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
     if let Some(bracketed) = text.strip_prefix('[') {

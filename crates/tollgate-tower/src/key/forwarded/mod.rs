@@ -14,25 +14,28 @@ pub use trusted::TrustedProxies;
 
 /// Uses the address of the client in front of trusted proxies as the key.
 ///
-/// Configure the one header that the proxies write, and the [trusted proxies](TrustedProxies). The extractor reads the
-/// list in the header from the right, where the nearest proxy has appended. The first address that is not a trusted
-/// proxy is the client. Addresses further left are ignored, because the client can write them. A peer that is not a
-/// trusted proxy is the client itself, and its headers are ignored.
+/// Configure the one header that the proxies write, and the [trusted proxies](TrustedProxies). The
+/// extractor reads the list in the header from the right, where the nearest proxy has appended. The
+/// first address that is not a trusted proxy is the client. Addresses further left are ignored,
+/// because the client can write them. A peer that is not a trusted proxy is the client itself, and
+/// its headers are ignored.
 ///
-/// **Trust only your own proxies.** A client in a trusted network can choose another address for each
-/// request and so has no limit. If a proxy is not trusted, all clients behind it share one quota.
+/// **Trust only your own proxies.** A client in a trusted network can choose another address for
+/// each request and so has no limit. If a proxy is not trusted, all clients behind it share one
+/// quota.
 ///
-/// **The proxy must write the configured header**, by replacing or appending. A proxy forwards a header that it does
-/// not know unchanged, so the client can write it. Most proxies that write `X-Forwarded-For` forward `Forwarded`
-/// unchanged.
+/// **The proxy must write the configured header**, by replacing or appending. A proxy forwards a
+/// header that it does not know unchanged, so the client can write it. Most proxies that write
+/// `X-Forwarded-For` forward `Forwarded` unchanged.
 ///
-/// **Envoy passes `X-Forwarded-For` on unchanged** with `use_remote_address: false`, which is the default
-/// of its API, and with `skip_xff_append: true`. A client then writes its own address. Set
+/// **Envoy passes `X-Forwarded-For` on unchanged** with `use_remote_address: false`, which is the
+/// default of its API, and with `skip_xff_append: true`. A client then writes its own address. Set
 /// `use_remote_address: true` and leave `skip_xff_append` unset.
 ///
-/// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another length, and
-/// [`prefixes`](Self::prefixes) nested networks. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list is
-/// not an address (`unknown`, `_hidden`), the key is the address of the trusted proxy that wrote the entry.
+/// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another
+/// length, and [`prefixes`](Self::prefixes) nested networks. An IPv4-mapped IPv6 address counts as
+/// IPv4. If an entry in the list is not an address (`unknown`, `_hidden`), the key is the address
+/// of the trusted proxy that wrote the entry.
 ///
 /// ```
 /// use http::Request;
@@ -55,8 +58,8 @@ pub use trusted::TrustedProxies;
 ///
 /// # Test your proxy
 ///
-/// Send requests through the proxy, from one machine, with addresses that you invent. Use the public
-/// address of the service, and a path that is limited by `ForwardedIp`:
+/// Send requests through the proxy, from one machine, with addresses that you invent. Use the
+/// public address of the service, and a path that is limited by `ForwardedIp`:
 ///
 /// ```text
 /// for i in 1 2 3; do
@@ -64,14 +67,14 @@ pub use trusted::TrustedProxies;
 /// done
 /// ```
 ///
-/// `r`, the number of remaining units, must fall from response to response. When it stays the same, each
-/// invented address has a quota of its own: the proxy passes the header on unchanged, or too many
-/// networks are trusted. Repeat the test with the header that you configured, and with two values in one
-/// header (`203.0.113.1, 203.0.113.2`).
+/// `r`, the number of remaining units, must fall from response to response. When it stays the same,
+/// each invented address has a quota of its own: the proxy passes the header on unchanged, or too
+/// many networks are trusted. Repeat the test with the header that you configured, and with two
+/// values in one header (`203.0.113.1, 203.0.113.2`).
 ///
-/// Then send a request without the header from a second machine in another network. Its `r` must start
-/// at the whole quota. When it continues the numbers of the first machine, the proxy is not trusted, and
-/// all clients share the quota of the proxy.
+/// Then send a request without the header from a second machine in another network. Its `r` must
+/// start at the whole quota. When it continues the numbers of the first machine, the proxy is not
+/// trusted, and all clients share the quota of the proxy.
 #[derive(Clone, Debug)]
 pub struct ForwardedIp {
     source: Source,
@@ -102,8 +105,8 @@ impl ForwardedIp {
 
     /// Reads a header with one address, such as `cf-connecting-ip` or `x-real-ip`.
     ///
-    /// If the peer is a trusted proxy, and the header appears exactly once with an address, the key is this address.
-    /// Otherwise it is the address of the peer.
+    /// If the peer is a trusted proxy, and the header appears exactly once with an address, the key
+    /// is this address. Otherwise it is the address of the peer.
     ///
     /// ```
     /// use http::Request;
@@ -121,7 +124,8 @@ impl ForwardedIp {
     ///
     /// # Panics
     ///
-    /// Panics if the name is not a valid header name in lower case. In a `const` this fails the build.
+    /// Panics if the name is not a valid header name in lower case. In a `const` this fails the
+    /// build.
     #[must_use]
     pub const fn header(name: &'static str, proxies: TrustedProxies) -> Self {
         Self::from(Source::Single(HeaderName::from_static(name)), proxies)
@@ -135,8 +139,8 @@ impl ForwardedIp {
         }
     }
 
-    /// Sets the length of an IPv6 key in bits, as [`PeerIp::ipv6_prefix`](super::PeerIp::ipv6_prefix)
-    /// does. The default is 64.
+    /// Sets the length of an IPv6 key in bits, as
+    /// [`PeerIp::ipv6_prefix`](super::PeerIp::ipv6_prefix) does. The default is 64.
     ///
     /// # Panics
     ///

@@ -34,7 +34,8 @@ fn addresses_are_parsed_in_all_forms_that_proxies_write() {
     }
 }
 
-/// Returns the extractor that the first cell names. It trusts the networks that the table lists in its head.
+/// Returns the extractor that the first cell names. It trusts the networks that the table lists in
+/// its head.
 fn extractor(name: &str) -> ForwardedIp {
     let proxies = || {
         TrustedProxies::networks(
@@ -186,8 +187,8 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// The most important property of both parsers: whatever the client sends, the address that the trusted proxy appends
-    /// is the client, or the proxy itself if quotes do not match.
+    /// The most important property of both parsers: whatever the client sends, the address that the
+    /// trusted proxy appends is the client, or the proxy itself if quotes do not match.
     #[test]
     fn a_client_cannot_choose_its_address(sent in text(), client: IpAddr, new_line: bool) {
         prop_assume!(!client.is_loopback());

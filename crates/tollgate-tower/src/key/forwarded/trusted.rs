@@ -26,15 +26,16 @@ enum Kind {
     Hops(NonZeroU8),
 }
 
-/// Limits the number of addresses that are read in one request. No chain of proxies is longer, and a longer list must not
-/// cost the service more.
+/// Limits the number of addresses that are read in one request. No chain of proxies is longer, and
+/// a longer list must not cost the service more.
 const MAX_HOPS: usize = 32;
 
 impl TrustedProxies {
     /// Trusts the proxies in these networks.
     ///
-    /// If all addresses of a request are trusted, the leftmost one is the client. Networks that contain the whole
-    /// internet let every client choose its own address. They are logged at `warn`, with the code `TOLLGATE-TRUST-ALL`.
+    /// If all addresses of a request are trusted, the leftmost one is the client. Networks that
+    /// contain the whole internet let every client choose its own address. They are logged at
+    /// `warn`, with the code `TOLLGATE-TRUST-ALL`.
     #[must_use]
     pub fn networks(networks: impl IntoIterator<Item = Network>) -> Self {
         let networks: Arc<[Network]> = networks.into_iter().collect();
@@ -50,9 +51,10 @@ impl TrustedProxies {
     /// Trusts exactly this number of proxies in front of the service, the peer included, with any
     /// addresses.
     ///
-    /// **A client that reaches the service through fewer proxies can choose its own address.** Prefer
-    /// [`networks`](Self::networks): when a CDN changes the number of its proxies, all clients share
-    /// one quota or choose their addresses. A request with fewer addresses has the key of its peer.
+    /// **A client that reaches the service through fewer proxies can choose its own address.**
+    /// Prefer [`networks`](Self::networks): when a CDN changes the number of its proxies, all
+    /// clients share one quota or choose their addresses. A request with fewer addresses has the
+    /// key of its peer.
     ///
     /// ```
     /// use http::Request;
@@ -79,8 +81,8 @@ impl TrustedProxies {
         }
     }
 
-    /// Returns the client of a chain that begins with the peer and continues with `hops`, the nearest first. `None` stands
-    /// for an entry that is not an address.
+    /// Returns the client of a chain that begins with the peer and continues with `hops`, the
+    /// nearest first. `None` stands for an entry that is not an address.
     pub(super) fn client(
         &self,
         peer: IpAddr,

@@ -15,8 +15,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Charges only responses with a matching status. All other responses are refunded.
     ///
     /// Every request is charged before the service is called, so that the limit also holds for
-    /// concurrent requests. **The charge counts until the response**: of many concurrent requests, those
-    /// beyond the quota are denied, although most may be refunded a moment later.
+    /// concurrent requests. **The charge counts until the response**: of many concurrent requests,
+    /// those beyond the quota are denied, although most may be refunded a moment later.
     /// [`charge_after`](Self::charge_after) charges after the response instead.
     ///
     /// A service that fails or panics counts as 500. A request that is cancelled
@@ -24,7 +24,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// disconnecting early. [`final_cost`](Self::final_cost) is the general form of this option and
     /// replaces it.
     ///
-    /// When an inner layer denies a request and this layer refunds it, `Retry-After` is the wait of the inner layer.
+    /// When an inner layer denies a request and this layer refunds it, `Retry-After` is the wait of
+    /// the inner layer.
     ///
     /// ```
     /// # use http::{Request, Response, StatusCode};
@@ -55,21 +56,23 @@ impl<K, R> RateLimitBuilder<K, R> {
         })
     }
 
-    /// Charges responses with a matching status after the response. All other responses cost nothing.
+    /// Charges responses with a matching status after the response. All other responses cost
+    /// nothing.
     ///
-    /// A request passes if its cost fits at this moment, and is charged when the service has responded. For example, a
-    /// limit of three failed log-ins lets thirty correct log-ins at once pass. When the cost does not fit, the request
-    /// is denied.
+    /// A request passes if its cost fits at this moment, and is charged when the service has
+    /// responded. For example, a limit of three failed log-ins lets thirty correct log-ins at once
+    /// pass. When the cost does not fit, the request is denied.
     ///
-    /// **The bound is weaker** than the one of [`charge_on`](Self::charge_on): requests that are under way at the same
-    /// time do not see the charges of each other. A key can exceed its quota by the number of its concurrent requests,
-    /// minus one. Where that matters, use `charge_on`, or limit the concurrent requests with a
-    /// [`ConcurrencyLayer`](crate::ConcurrencyLayer).
+    /// **The bound is weaker** than the one of [`charge_on`](Self::charge_on): requests that are
+    /// under way at the same time do not see the charges of each other. A key can exceed its quota
+    /// by the number of its concurrent requests, minus one. Where that matters, use `charge_on`, or
+    /// limit the concurrent requests with a [`ConcurrencyLayer`](crate::ConcurrencyLayer).
     ///
-    /// A service that fails or panics counts as 500. A request that is cancelled before the response is charged,
-    /// because otherwise a client could avoid the limit by disconnecting early. The charge runs in the background and
-    /// delays no response. The rate limit headers show the units before the charge. A leaky bucket does not delay these
-    /// requests. Each charged request takes a second call of the store. The option replaces `charge_on` and
+    /// A service that fails or panics counts as 500. A request that is cancelled before the
+    /// response is charged, because otherwise a client could avoid the limit by disconnecting
+    /// early. The charge runs in the background and delays no response. The rate limit headers show
+    /// the units before the charge. A leaky bucket does not delay these requests. Each charged
+    /// request takes a second call of the store. The option replaces `charge_on` and
     /// [`final_cost`](Self::final_cost).
     ///
     /// ```
@@ -103,14 +106,17 @@ impl<K, R> RateLimitBuilder<K, R> {
         builder
     }
 
-    /// Clears the [lockouts](tollgate::Policy::lockout) of the key after responses with a matching status.
+    /// Clears the [lockouts](tollgate::Policy::lockout) of the key after responses with a matching
+    /// status.
     ///
-    /// The failures and the lockouts of the key are forgotten, as by [`Limiter::reset`](tollgate::Limiter::reset).
-    /// Policies of other algorithms do not change. Charge the failures with [`charge_on`](Self::charge_on) or
+    /// The failures and the lockouts of the key are forgotten, as by
+    /// [`Limiter::reset`](tollgate::Limiter::reset). Policies of other algorithms do not change.
+    /// Charge the failures with [`charge_on`](Self::charge_on) or
     /// [`charge_after`](Self::charge_after).
     ///
-    /// **Do not clear the lockout of an address.** An attacker with an account would log in to it now and then, and go
-    /// on guessing the passwords of other accounts. Clear only the lockout of the account.
+    /// **Do not clear the lockout of an address.** An attacker with an account would log in to it
+    /// now and then, and go on guessing the passwords of other accounts. Clear only the lockout of
+    /// the account.
     ///
     /// ```
     /// # use http::{Request, Response, StatusCode};
@@ -148,10 +154,10 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Sets the final cost after the response. The difference to the initial charge is refunded.
     ///
-    /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost with
-    /// [`cost`](Self::cost): a final cost above the initial charge takes no further units. When each policy has a
-    /// [cost](Self::costs) of its own, the closure receives the greatest of them, and the final cost is the most that
-    /// each policy keeps.
+    /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible
+    /// cost with [`cost`](Self::cost): a final cost above the initial charge takes no further
+    /// units. When each policy has a [cost](Self::costs) of its own, the closure receives the
+    /// greatest of them, and the final cost is the most that each policy keeps.
     ///
     /// The refund runs in the background and delays no response. The rate limit headers of the
     /// response do not include it.
@@ -193,11 +199,13 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Sets the final cost for each policy after the response. The difference to the initial charge is refunded.
+    /// Sets the final cost for each policy after the response. The difference to the initial charge
+    /// is refunded.
     ///
-    /// The closure receives the [`Outcome`] and the decision. Each state of the decision has its initial
-    /// [cost](tollgate::limiter::PolicyState::cost). A policy that the result does not name keeps its initial charge.
-    /// The option replaces [`final_cost`](Self::final_cost), and otherwise works in the same way.
+    /// The closure receives the [`Outcome`] and the decision. Each state of the decision has its
+    /// initial [cost](tollgate::limiter::PolicyState::cost). A policy that the result does not name
+    /// keeps its initial charge. The option replaces [`final_cost`](Self::final_cost), and
+    /// otherwise works in the same way.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -233,12 +241,12 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request. That of an
-    /// [exempt](Self::exempt) request admits everything.
+    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted
+    /// request. That of an [exempt](Self::exempt) request admits everything.
     ///
-    /// The service charges further units with it: from `limiter`, or, with `None`, from the limiter that admitted the
-    /// request. [`RequestLimiter`](crate::RequestLimiter) has an example. The option is off by default, because it
-    /// allocates memory for each request.
+    /// The service charges further units with it: from `limiter`, or, with `None`, from the limiter
+    /// that admitted the request. [`RequestLimiter`](crate::RequestLimiter) has an example. The
+    /// option is off by default, because it allocates memory for each request.
     pub fn expose_request_limiter(mut self, limiter: Option<Limiter>) -> Self {
         self.options.request_limiter = Some(match limiter {
             Some(limiter) => RequestLimiterSource::At(self.limiters.limiters.add_fixed(limiter)),

@@ -8,8 +8,8 @@ use super::RateLimitBuilder;
 use crate::headers::{HeaderFormat, HeaderFormats, HeaderOptions, QuotaUnit};
 
 impl<K, R> RateLimitBuilder<K, R> {
-    /// Selects the format of the rate limit headers. The default is [`HeaderFormat::Ietf08`]. [`HeaderFormat::None`]
-    /// hides them from attackers. [`HeaderFormat`] has an example.
+    /// Selects the format of the rate limit headers. The default is [`HeaderFormat::Ietf08`].
+    /// [`HeaderFormat::None`] hides them from attackers. [`HeaderFormat`] has an example.
     pub fn header_format(mut self, format: HeaderFormat) -> Self {
         self.headers().formats = HeaderFormats::one(format);
         self
@@ -48,9 +48,10 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Allows scripts in browsers to read the rate limit headers. The default is `false`.
     ///
-    /// Adds the names of the headers to `Access-Control-Expose-Headers`. With [`HeaderFormat::None`] that is `Retry-After`,
-    /// in responses that have it. A CORS layer around this layer may replace
-    /// that header. In that case, pass the [names](HeaderFormat::names) to the CORS layer instead.
+    /// Adds the names of the headers to `Access-Control-Expose-Headers`. With
+    /// [`HeaderFormat::None`] that is `Retry-After`, in responses that have it. A CORS layer around
+    /// this layer may replace that header. In that case, pass the [names](HeaderFormat::names) to
+    /// the CORS layer instead.
     pub fn expose_headers(mut self, expose: bool) -> Self {
         self.headers().exposes_headers = expose;
         self
@@ -58,9 +59,10 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Names the unit that the policies count. The default is [`QuotaUnit::REQUESTS`].
     ///
-    /// The parameter `qu` of `RateLimit-Policy` shows the unit, unless it is the default. The formats
-    /// [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have headers for each unit. All
-    /// other formats show no units. If the policies count different units, use [`quota_units`](Self::quota_units).
+    /// The parameter `qu` of `RateLimit-Policy` shows the unit, unless it is the default. The
+    /// formats [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have
+    /// headers for each unit. All other formats show no units. If the policies count different
+    /// units, use [`quota_units`](Self::quota_units).
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -85,11 +87,12 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Names the units of some policies, by the name of the policy. [`quota_unit`](Self::quota_unit) applies to all
-    /// others.
+    /// Names the units of some policies, by the name of the policy.
+    /// [`quota_unit`](Self::quota_unit) applies to all others.
     ///
-    /// With its first request, the layer logs at `warn` a name that none of its policies has, and no policy of its
-    /// [handler limiters](crate::HandlerLimiter). Limits that are [looked up](crate::LimiterSource) may have any name.
+    /// With its first request, the layer logs at `warn` a name that none of its policies has, and
+    /// no policy of its [handler limiters](crate::HandlerLimiter). Limits that are [looked
+    /// up](crate::LimiterSource) may have any name.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -131,9 +134,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Shows clients which requests share a quota, in the parameter `pk` of `RateLimit-Policy` and
     /// `RateLimit`.
     ///
-    /// Requests with the same partition key share a quota. The parameter is the first 9 bytes of the
-    /// [digest](tollgate::Key::digest) of the key with `secret`, so it does not show the key. Use the same
-    /// secret in all replicas. Other formats than [`Ietf08`](HeaderFormat::Ietf08) have no partition keys.
+    /// Requests with the same partition key share a quota. The parameter is the first 9 bytes of
+    /// the [digest](tollgate::Key::digest) of the key with `secret`, so it does not show the key.
+    /// Use the same secret in all replicas. Other formats than [`Ietf08`](HeaderFormat::Ietf08)
+    /// have no partition keys.
     ///
     /// The option takes one HMAC and one allocation for each response.
     ///
@@ -160,13 +164,14 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Adds a random time of up to `max` to the reported wait, so that clients do not come back together. The default
-    /// is 0.
+    /// Adds a random time of up to `max` to the reported wait, so that clients do not come back
+    /// together. The default is 0.
     ///
-    /// A window ends at the same instant for many clients. Without jitter, they all come back then. The reported wait
-    /// is never shorter than the real one. The random time is drawn once for each response. It is the same in
-    /// `Retry-After`, in the problem document, and in the time of each spent policy in the rate limit headers. The
-    /// headers of policies with remaining units do not change.
+    /// A window ends at the same instant for many clients. Without jitter, they all come back then.
+    /// The reported wait is never shorter than the real one. The random time is drawn once for each
+    /// response. It is the same in `Retry-After`, in the problem document, and in the time of each
+    /// spent policy in the rate limit headers. The headers of policies with remaining units do not
+    /// change.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -193,11 +198,12 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Marks responses that were decided without the store. The default is `false`.
     ///
     /// The header `Tollgate-Degraded` then has the reason: one of the words of
-    /// [`ErrorKind::as_str`](tollgate::ErrorKind::as_str), such as `timeout` or `breaker`. Responses to admitted and
-    /// denied requests carry it, and so does the 503 of a [closed](tollgate::Outage::Closed) limiter. Clients and tests
-    /// then see that the numbers are those of one replica. The header shows the state of your servers to strangers, so
-    /// turn it on for internal services only. With [`expose_headers`](Self::expose_headers), scripts in browsers may
-    /// read it.
+    /// [`ErrorKind::as_str`](tollgate::ErrorKind::as_str), such as `timeout` or `breaker`.
+    /// Responses to admitted and denied requests carry it, and so does the 503 of a
+    /// [closed](tollgate::Outage::Closed) limiter. Clients and tests then see that the numbers are
+    /// those of one replica. The header shows the state of your servers to strangers, so turn it on
+    /// for internal services only. With [`expose_headers`](Self::expose_headers), scripts in
+    /// browsers may read it.
     ///
     /// ```
     /// # use http::{Request, Response};

@@ -1,4 +1,5 @@
-//! The builder of a layer: the options of [`charging`] and of [`headers`] in files of their own, all others here.
+//! The builder of a layer: the options of [`charging`] and of [`headers`] in files of their own,
+//! all others here.
 
 mod charging;
 mod headers;
@@ -24,8 +25,8 @@ pub(crate) use options::{CostOf, NetworkOptions, Options, RequestLimiterSource};
 
 /// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
 ///
-/// [`RateLimitLayer::builder`](crate::RateLimitLayer::builder) creates it. Every option is off by default, or has the
-/// default that it describes.
+/// [`RateLimitLayer::builder`](crate::RateLimitLayer::builder) creates it. Every option is off by
+/// default, or has the default that it describes.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RateLimitBuilder<K, R = Problem> {
     limiters: LimiterSource,
@@ -48,8 +49,8 @@ impl<K> RateLimitBuilder<K> {
 impl<K, R> RateLimitBuilder<K, R> {
     /// Sets the cost of a request. The default is one unit.
     ///
-    /// A request with a cost of zero passes, and its response carries the rate limit headers. A cost above the burst of
-    /// a policy can never fit: the response is 413.
+    /// A request with a cost of zero passes, and its response carries the rate limit headers. A
+    /// cost above the burst of a policy can never fit: the response is 413.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -72,10 +73,12 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Sets the cost of a request for each policy, such as 1 request and 800 tokens. Replaces [`cost`](Self::cost).
+    /// Sets the cost of a request for each policy, such as 1 request and 800 tokens. Replaces
+    /// [`cost`](Self::cost).
     ///
-    /// One step charges all policies, or none: see [`Costs`]. When the costs name an unknown policy, or leave one of
-    /// the policies out, the response is 500, and the mistake is logged once.
+    /// One step charges all policies, or none: see [`Costs`]. When the costs name an unknown
+    /// policy, or leave one of the policies out, the response is 500, and the mistake is logged
+    /// once.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -114,15 +117,18 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Sets the [priority](Priority) of a request. Without this option every request is critical.
     ///
-    /// A priority is a share of the burst. A request is denied if more than the share of its priority would be spent
-    /// after it. So the rest of the burst is left for requests of a higher priority. All requests spend from the same
-    /// counters, over all replicas. `Retry-After` is exact. `remaining` in the header fields counts the units of the
-    /// whole burst. The checks of a [`HandlerLimiter`](crate::HandlerLimiter) and of a
-    /// [`RequestLimiter`](crate::RequestLimiter), such as those of messages, have the priority of their request.
+    /// A priority is a share of the burst. A request is denied if more than the share of its
+    /// priority would be spent after it. So the rest of the burst is left for requests of a higher
+    /// priority. All requests spend from the same counters, over all replicas. `Retry-After` is
+    /// exact. `remaining` in the header fields counts the units of the whole burst. The checks of a
+    /// [`HandlerLimiter`](crate::HandlerLimiter) and of a
+    /// [`RequestLimiter`](crate::RequestLimiter), such as those of messages, have the priority of
+    /// their request.
     ///
-    /// Choose the priority by what the client cannot choose: the route, or the plan of an authenticated caller. A
-    /// [leased](tollgate::Policy::leased) policy has no priorities: the response is 500, and the mistake is logged
-    /// once. The checks of a `RequestLimiter` with such a policy fail.
+    /// Choose the priority by what the client cannot choose: the route, or the plan of an
+    /// authenticated caller. A [leased](tollgate::Policy::leased) policy has no priorities: the
+    /// response is 500, and the mistake is logged once. The checks of a `RequestLimiter` with such
+    /// a policy fail.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -161,9 +167,10 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Exempts requests from the limit. An exempt request needs no key and spends nothing.
     ///
-    /// Its handler needs no branch of its own: the [`RequestLimiter`](crate::RequestLimiter) of an exempt request admits
-    /// everything, and its [`Meter`](crate::Meter) counts nothing. The same holds for every request without a limit: of an
-    /// allowed [network](Self::networks), of an exempt [tier](crate::TieredLimiters::exempt), and without a key under
+    /// Its handler needs no branch of its own: the [`RequestLimiter`](crate::RequestLimiter) of an
+    /// exempt request admits everything, and its [`Meter`](crate::Meter) counts nothing. The same
+    /// holds for every request without a limit: of an allowed [network](Self::networks), of an
+    /// exempt [tier](crate::TieredLimiters::exempt), and without a key under
     /// [`or_exempt`](crate::KeyExtractor::or_exempt).
     ///
     /// ```
@@ -189,10 +196,11 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Exempts the clients of some networks, and rejects those of others with 403.
     ///
-    /// The layer searches the lists before it checks its limiter. `address` finds the address of the client, as
-    /// [`PeerIp::address`](crate::key::PeerIp::address) or [`ForwardedIp::address`](crate::key::ForwardedIp::address)
-    /// does. A request without an address is rejected in the same way as a request without a key.
-    /// [Exempt](Self::exempt) requests are not looked up. In [shadow mode](Self::shadow) no request is rejected.
+    /// The layer searches the lists before it checks its limiter. `address` finds the address of
+    /// the client, as [`PeerIp::address`](crate::key::PeerIp::address) or
+    /// [`ForwardedIp::address`](crate::key::ForwardedIp::address) does. A request without an
+    /// address is rejected in the same way as a request without a key. [Exempt](Self::exempt)
+    /// requests are not looked up. In [shadow mode](Self::shadow) no request is rejected.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -235,23 +243,26 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Lets requests wait for quota, for up to `max`, instead of denying them at once. A cancelled request leaves the
-    /// queue.
+    /// Lets requests wait for quota, for up to `max`, instead of denying them at once. A cancelled
+    /// request leaves the queue.
     ///
-    /// Requests with the same key pass in the order of their arrival. A request is denied at once if it would have to
-    /// wait for longer than `max`, or if [too many requests wait](tollgate::LimiterBuilder::max_waiting).
-    /// [`CheckBuilder::wait`](tollgate::limiter::CheckBuilder::wait) says which policies keep the order over all
-    /// replicas, and how the burst and `max` relate.
+    /// Requests with the same key pass in the order of their arrival. A request is denied at once
+    /// if it would have to wait for longer than `max`, or if [too many requests
+    /// wait](tollgate::LimiterBuilder::max_waiting).
+    /// [`CheckBuilder::wait`](tollgate::limiter::CheckBuilder::wait) says which policies keep the
+    /// order over all replicas, and how the burst and `max` relate.
     ///
-    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer delays the
-    /// requests that it admits, with and without this option. With it, no request waits in the bucket for longer than
-    /// `max`, also none that [reserves](Self::reserve).
+    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The
+    /// layer delays the requests that it admits, with and without this option. With it, no request
+    /// waits in the bucket for longer than `max`, also none that [reserves](Self::reserve).
     ///
     /// In [shadow mode](Self::shadow) no request waits.
     ///
-    /// If another request waits behind a cancelled one in the store, the turn of the cancelled one passes unused.
+    /// If another request waits behind a cancelled one in the store, the turn of the cancelled one
+    /// passes unused.
     ///
-    /// In a test that pauses the time of tokio, build the store with [`Clock::tokio`](tollgate::store::Clock::tokio).
+    /// In a test that pauses the time of tokio, build the store with
+    /// [`Clock::tokio`](tollgate::store::Clock::tokio).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -287,12 +298,14 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Turns shadow mode on or off: requests are checked and counted, but never rejected.
     ///
-    /// Use it to try out a limit. `true` is an [`enforcement`](Self::enforcement) for 0 % of the keys, and `false` for
-    /// 100 %. In shadow mode the client receives no rate limit headers. Requests that would be denied appear in the log
-    /// at `debug`, in the metrics with the outcome `shadowed`, and in the [`Decisions`](crate::Decisions).
+    /// Use it to try out a limit. `true` is an [`enforcement`](Self::enforcement) for 0 % of the
+    /// keys, and `false` for 100 %. In shadow mode the client receives no rate limit headers.
+    /// Requests that would be denied appear in the log at `debug`, in the metrics with the outcome
+    /// `shadowed`, and in the [`Decisions`](crate::Decisions).
     ///
-    /// A trial delays nobody. In a [leaky bucket](tollgate::Algorithm::LeakyBucket), requests have their places in the
-    /// queue and pass at once. With [`wait`](Self::wait), a request that would wait for quota counts as denied.
+    /// A trial delays nobody. In a [leaky bucket](tollgate::Algorithm::LeakyBucket), requests have
+    /// their places in the queue and pass at once. With [`wait`](Self::wait), a request that would
+    /// wait for quota counts as denied.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -314,17 +327,18 @@ impl<K, R> RateLimitBuilder<K, R> {
         self.enforcement(Enforcement::share(if is_shadow { 0 } else { 100 }))
     }
 
-    /// Enforces the limit for a share of the keys. All other keys are in [shadow mode](Self::shadow). The share can
-    /// change while the service runs.
+    /// Enforces the limit for a share of the keys. All other keys are in [shadow
+    /// mode](Self::shadow). The share can change while the service runs.
     ///
-    /// Each replica enforces the limit for the same keys: see [`Enforcement`]. Some requests have no key of their own:
+    /// Each replica enforces the limit for the same keys: see [`Enforcement`]. Some requests have
+    /// no key of their own:
     ///
-    /// - A request without a key, or without a limiter because a look-up failed, is rejected only when the share is
-    ///   100 %.
-    /// - For a [denied network](Self::networks), the key is the address of the client. For an IPv6 address it is the
-    ///   first 64 bits.
-    /// - When [several limiters](crate::LimiterSource::from_decider) decide a request together, each has a key. Only
-    ///   those whose key is enforced can deny the request: see
+    /// - A request without a key, or without a limiter because a look-up failed, is rejected only
+    ///   when the share is 100 %.
+    /// - For a [denied network](Self::networks), the key is the address of the client. For an IPv6
+    ///   address it is the first 64 bits.
+    /// - When [several limiters](crate::LimiterSource::from_decider) decide a request together,
+    ///   each has a key. Only those whose key is enforced can deny the request: see
     ///   [`JointCheck::is_enforced`](crate::JointCheck::is_enforced).
     ///
     /// ```
@@ -370,8 +384,8 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Finds the service and the method of a remote procedure call, for the log.
     ///
-    /// `name` returns both names. Logged denials and rejections carry them as `rpc.service` and `rpc.method`, each cut
-    /// to 128 bytes. tollgate-tonic sets this option for gRPC.
+    /// `name` returns both names. Logged denials and rejections carry them as `rpc.service` and
+    /// `rpc.method`, each cut to 128 bytes. tollgate-tonic sets this option for gRPC.
     pub fn rpc_name(
         mut self,
         name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,

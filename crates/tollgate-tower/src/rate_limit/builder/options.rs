@@ -13,7 +13,8 @@ use crate::{
     rate_limit::reservation::{EstimateOf, ReserveOptions},
 };
 
-/// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
+/// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the
+/// layer.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
@@ -39,7 +40,8 @@ pub(crate) struct NetworkOptions {
 }
 
 impl Options {
-    /// Logs the options that need the one key of a request, for a layer whose requests have several.
+    /// Logs the options that need the one key of a request, for a layer whose requests have
+    /// several.
     pub(crate) fn warn_without_key(&self) {
         let options = [
             ("wait", self.wait.is_some()),

@@ -11,7 +11,8 @@ use tollgate::{Costs, Key};
 use super::{metered::MeteredReservation, options::ReserveOptions};
 use crate::rate_limit::handler::{Admitted, HandlerLimiter, Rejected};
 
-/// Builds a reservation inside a handler. [`HandlerLimiter::reserve`] creates it. Await it to reserve.
+/// Builds a reservation inside a handler. [`HandlerLimiter::reserve`] creates it. Await it to
+/// reserve.
 #[must_use = "nothing is reserved until the builder is awaited"]
 pub struct HandlerReserve<'a, B> {
     limiter: &'a HandlerLimiter<B>,
@@ -22,16 +23,17 @@ pub struct HandlerReserve<'a, B> {
 }
 
 impl<B: 'static> HandlerLimiter<B> {
-    /// Charges an estimate that the handler has read from the body of the request. The real cost is settled when the
-    /// response ends.
+    /// Charges an estimate that the handler has read from the body of the request. The real cost is
+    /// settled when the response ends.
     ///
-    /// Await the returned builder: it resolves to an [`Admitted`], which completes the response, and a
-    /// [`MeteredReservation`]. Put the reservation into the response body with
-    /// [`guard_response`](crate::body::guard_response), or settle it with [`commit`](MeteredReservation::commit). Its
-    /// [`Meter`](crate::Meter) is also in the extensions of the request. As with
-    /// [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve), the options for costs do not apply, and
-    /// [`wait`](crate::RateLimitBuilder::wait) applies to leaky buckets alone. The priority is that of
-    /// [`check_costs`](Self::check_costs).
+    /// Await the returned builder: it resolves to an [`Admitted`], which completes the response,
+    /// and a [`MeteredReservation`]. Put the reservation into the response body with
+    /// [`guard_response`](crate::body::guard_response), or settle it with
+    /// [`commit`](MeteredReservation::commit). Its [`Meter`](crate::Meter) is also in the
+    /// extensions of the request. As with
+    /// [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve), the options for costs do
+    /// not apply, and [`wait`](crate::RateLimitBuilder::wait) applies to leaky buckets alone. The
+    /// priority is that of [`check_costs`](Self::check_costs).
     ///
     /// ```
     /// use http::{Request, Response};
@@ -59,7 +61,8 @@ impl<B: 'static> HandlerLimiter<B> {
     ///
     /// # Errors
     ///
-    /// The same as [`check_costs`](Self::check_costs). The status is also 500 when the store has no reservations.
+    /// The same as [`check_costs`](Self::check_costs). The status is also 500 when the store has no
+    /// reservations.
     pub fn reserve<'a>(
         &'a self,
         request: &'a mut Parts,
@@ -78,14 +81,15 @@ impl<B: 'static> HandlerLimiter<B> {
 }
 
 impl<B> HandlerReserve<'_, B> {
-    /// Lowers an estimate above the burst of a policy to that burst. By default the request is rejected with 413.
+    /// Lowers an estimate above the burst of a policy to that burst. By default the request is
+    /// rejected with 413.
     pub fn capped(mut self) -> Self {
         self.options.is_capped = true;
         self
     }
 
-    /// Sets the time after which the reservation can no longer be settled: the estimate stays charged then. The default
-    /// is 10 minutes.
+    /// Sets the time after which the reservation can no longer be settled: the estimate stays
+    /// charged then. The default is 10 minutes.
     ///
     /// # Panics
     ///

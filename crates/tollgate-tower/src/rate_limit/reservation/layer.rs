@@ -29,13 +29,15 @@ use crate::{
 
 /// Limits the requests of a service by a cost that is known when the response body ends.
 ///
-/// It is a [`RateLimitLayer`] that charges an estimate before it calls the service. The service counts the real cost
-/// with the [`Meter`](crate::Meter) in the extensions of the request. When the body of the response ends, fails or is
-/// dropped, the layer settles the difference. The [module](crate::rate_limit::reservation) lists what each end costs.
-/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around the body of the service: frames and
-/// trailers pass unchanged.
+/// It is a [`RateLimitLayer`] that charges an estimate before it calls the service. The service
+/// counts the real cost with the [`Meter`](crate::Meter) in the extensions of the request. When the
+/// body of the response ends, fails or is dropped, the layer settles the difference. The
+/// [module](crate::rate_limit::reservation) lists what each end costs. The body of the response is
+/// a [`GuardedBody`](crate::body::GuardedBody) around the body of the service: frames and trailers
+/// pass unchanged.
 ///
-/// The rate limit headers show the state after the reservation. They do not include the difference to the final cost.
+/// The rate limit headers show the state after the reservation. They do not include the difference
+/// to the final cost.
 ///
 /// [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve) builds it.
 ///
@@ -76,19 +78,21 @@ pub struct ReservationLayer<K = BoxedKey, R = Problem> {
 }
 
 impl<K, R> RateLimitBuilder<K, R> {
-    /// Charges an estimate before it calls the service. When the response body ends, the layer charges what the service
-    /// has counted instead.
+    /// Charges an estimate before it calls the service. When the response body ends, the layer
+    /// charges what the service has counted instead.
     ///
-    /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes of an upload, rows
-    /// of an export. The closure computes the estimate from the head of the request. It returns one
-    /// [`Cost`](tollgate::Cost) for all policies, or [`Costs`] for each. The service counts with the
-    /// [`Meter`](crate::Meter) in the extensions of the request. The module
-    /// [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
-    /// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an example.
+    /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes
+    /// of an upload, rows of an export. The closure computes the estimate from the head of the
+    /// request. It returns one [`Cost`](tollgate::Cost) for all policies, or [`Costs`] for each.
+    /// The service counts with the [`Meter`](crate::Meter) in the extensions of the request. The
+    /// module [`reservation`](crate::rate_limit::reservation) lists what each end of a request
+    /// costs, and [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an
+    /// example.
     ///
     /// Call it after the other options. It replaces [`cost`](Self::cost), [`costs`](Self::costs),
-    /// [`final_cost`](Self::final_cost), [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after) and
-    /// [`clear_on`](Self::clear_on). [`wait`](Self::wait) applies to leaky buckets alone: with other policies, a reservation does not wait. With a
+    /// [`final_cost`](Self::final_cost), [`charge_on`](Self::charge_on),
+    /// [`charge_after`](Self::charge_after) and [`clear_on`](Self::clear_on). [`wait`](Self::wait)
+    /// applies to leaky buckets alone: with other policies, a reservation does not wait. With a
     /// store that has no reservations, the response is 500.
     pub fn reserve<C: Into<Costs>>(
         self,
@@ -103,7 +107,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     }
 }
 
-/// Builds a [`ReservationLayer`]. [`RateLimitBuilder::reserve`] creates it, and comes after all other options of the layer.
+/// Builds a [`ReservationLayer`]. [`RateLimitBuilder::reserve`] creates it, and comes after all
+/// other options of the layer.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ReservationBuilder<K, R = Problem> {
     builder: RateLimitBuilder<K, R>,
@@ -112,7 +117,8 @@ pub struct ReservationBuilder<K, R = Problem> {
 }
 
 impl<K, R> ReservationBuilder<K, R> {
-    /// Lowers an estimate above the burst of a policy to that burst. By default the response to such a request is 413.
+    /// Lowers an estimate above the burst of a policy to that burst. By default the response to
+    /// such a request is 413.
     ///
     /// Units that the meter counts beyond the burst are charged as a debt.
     ///
@@ -137,8 +143,8 @@ impl<K, R> ReservationBuilder<K, R> {
         self
     }
 
-    /// Sets the time after which a reservation can no longer be settled: the estimate stays charged then. The default
-    /// is 10 minutes.
+    /// Sets the time after which a reservation can no longer be settled: the estimate stays charged
+    /// then. The default is 10 minutes.
     ///
     /// Set it longer than a response can take.
     ///
@@ -197,8 +203,8 @@ impl<K, R> fmt::Debug for ReservationLayer<K, R> {
     }
 }
 
-/// Limits the requests of an inner service, and settles their cost when their response bodies end. [`ReservationLayer`]
-/// creates it.
+/// Limits the requests of an inner service, and settles their cost when their response bodies end.
+/// [`ReservationLayer`] creates it.
 pub type Reserve<S, K = BoxedKey, R = Problem> = Gated<S, ReservationLayer<K, R>>;
 
 impl<S, K, R, ReqBody, ResBody> Gate<S, ReqBody> for ReservationLayer<K, R>

@@ -14,13 +14,13 @@ use crate::{
 
 /// A reservation with the [meter](Self::meter) that counts its cost.
 ///
-/// It is settled once: at the cost that the meter has counted. A policy without a count keeps what was reserved. As a
-/// [`BodyGuard`], it is settled when the body of the response ends, fails or is dropped. Dropping it elsewhere settles
-/// it too.
+/// It is settled once: at the cost that the meter has counted. A policy without a count keeps what
+/// was reserved. As a [`BodyGuard`], it is settled when the body of the response ends, fails or is
+/// dropped. Dropping it elsewhere settles it too.
 ///
-/// The cost is committed to a store outside the process in the background, in the tokio runtime in which the
-/// reservation was made. A commit that fails is repeated up to twice. The estimate stays charged if all attempts fail,
-/// or if there is no runtime.
+/// The cost is committed to a store outside the process in the background, in the tokio runtime in
+/// which the reservation was made. A commit that fails is repeated up to twice. The estimate stays
+/// charged if all attempts fail, or if there is no runtime.
 ///
 /// [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve) returns it, with an example. A
 /// [`ReservationLayer`](super::ReservationLayer) puts it into the body of each response.
@@ -66,8 +66,8 @@ impl MeteredReservation {
 
     /// Returns the decision: what was charged, and what every policy has left.
     ///
-    /// Returns `None` for a request that [shadow mode](crate::RateLimitBuilder::shadow) has admitted without a
-    /// reservation.
+    /// Returns `None` for a request that [shadow mode](crate::RateLimitBuilder::shadow) has
+    /// admitted without a reservation.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         self.reservation.as_ref().map(Reservation::decision)

@@ -1,9 +1,11 @@
 //! Requests whose cost is known when their response body ends.
 //!
-//! A [`ReservationLayer`] charges an estimate before it calls the service, and settles the real cost when the body of
-//! the response ends, fails or is dropped. [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve) builds it.
-//! The service counts the cost with the [`Meter`](crate::Meter) in the extensions of the request. When the estimate is
-//! in the body of the request, the handler calls [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve).
+//! A [`ReservationLayer`] charges an estimate before it calls the service, and settles the real
+//! cost when the body of the response ends, fails or is dropped.
+//! [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve) builds it. The service counts
+//! the cost with the [`Meter`](crate::Meter) in the extensions of the request. When the estimate is
+//! in the body of the request, the handler calls
+//! [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve).
 //!
 //! | end of the request | cost |
 //! |---|---|
@@ -12,12 +14,13 @@
 //! | the service fails, panics or is cancelled before the response | as in the two rows above |
 //! | the process dies, or the time to live has ended | the estimate |
 //!
-//! If a service fails before it spends anything, let it set its meter to 0: nothing is charged then. Each policy has a
-//! count of its own. A policy without a count keeps its part of the estimate. The meter of an
-//! [exempt](crate::RateLimitBuilder::exempt) request counts nothing.
+//! If a service fails before it spends anything, let it set its meter to 0: nothing is charged
+//! then. Each policy has a count of its own. A policy without a count keeps its part of the
+//! estimate. The meter of an [exempt](crate::RateLimitBuilder::exempt) request counts nothing.
 //!
-//! Units that are counted after the end are not charged. For work that goes on after the client has left, reserve with
-//! a [`HandlerLimiter`](crate::HandlerLimiter), and keep the [`MeteredReservation`] in the task.
+//! Units that are counted after the end are not charged. For work that goes on after the client has
+//! left, reserve with a [`HandlerLimiter`](crate::HandlerLimiter), and keep the
+//! [`MeteredReservation`] in the task.
 
 mod handler;
 mod layer;

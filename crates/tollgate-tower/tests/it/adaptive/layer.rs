@@ -281,7 +281,8 @@ async fn a_critical_request_passes_where_others_are_shed_and_an_exempt_one_alway
     assert_eq!(limiter.in_flight(), 5);
 }
 
-/// Sends requests one after the other. Each takes 10 ms until the head, and 30 ms more until the end of the body.
+/// Sends requests one after the other. Each takes 10 ms until the head, and 30 ms more until the
+/// end of the body.
 async fn exchange(
     layer: &AdaptiveLayer,
     clock: &Clock,

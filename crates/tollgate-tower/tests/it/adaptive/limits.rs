@@ -149,7 +149,8 @@ fn a_window_closes_after_its_length_with_enough_samples() {
     assert_eq!(limiter.limit(), 33);
 }
 
-/// Ends two requests with an overload while the limiter computes its first limit, as other threads do.
+/// Ends two requests with an overload while the limiter computes its first limit, as other threads
+/// do.
 #[derive(Debug)]
 struct Disturbed {
     limiter: Arc<OnceLock<AdaptiveLimiter>>,

@@ -103,7 +103,8 @@ fn a_service_that_is_not_saturated_keeps_its_limit_and_sheds_nothing() {
 fn critical_requests_pass_while_the_service_is_slow_and_the_limit_comes_back() {
     // 3200 requests per second fit, and 320 while the service is slow.
     let load = [150.0, 700.0, 700.0];
-    // A fixed bound on the latency knows nothing of a service that became slow: its lowest limit has to do.
+    // A fixed bound on the latency knows nothing of a service that became slow: its lowest limit
+    // has to do.
     for (name, lowest, algorithm) in [
         (
             "gradient",

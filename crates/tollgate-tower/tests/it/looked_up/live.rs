@@ -45,7 +45,8 @@ async fn headers_and_documents_are_told_from_the_new_policies_at_once() {
     );
 }
 
-/// Each response is told from one policy set: the name and the quota in its headers belong together.
+/// Each response is told from one policy set: the name and the quota in its headers belong
+/// together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_response_is_a_mixture_of_two_sets_while_policies_change() {
     const SWAPS: u64 = 2_000;

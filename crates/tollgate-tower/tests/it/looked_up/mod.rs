@@ -15,7 +15,8 @@ use crate::support::*;
 /// Stands in the default limiter of sources that have to find another one.
 const WRONG: Policy = ONE;
 
-/// Returns every way to limit a request by these policies on a store, with its name. The first one is fixed.
+/// Returns every way to limit a request by these policies on a store, with its name. The first one
+/// is fixed.
 fn sources(
     store: &(impl Store + Clone),
     policies: impl Into<PolicySet>,

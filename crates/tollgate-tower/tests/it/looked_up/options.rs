@@ -179,7 +179,8 @@ async fn stacked_layers_combine_what_was_looked_up() {
             "{name}"
         );
         let Ok(_) = stack.clone().oneshot(request()).await;
-        // The outer layer is spent with this request, and the inner one denies it: the longer wait wins.
+        // The outer layer is spent with this request, and the inner one denies it: the longer wait
+        // wins.
         let Ok(denied) = stack.oneshot(request()).await;
         assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS, "{name}");
         assert_eq!(header(&denied, "retry-after"), Some("3600"), "{name}");

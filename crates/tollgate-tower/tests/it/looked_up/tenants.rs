@@ -38,7 +38,8 @@ fn request_of(tenant: &'static str) -> Request<()> {
         .unwrap()
 }
 
-/// Stands for a database. Tenant `away` fails, tenant `hangs` does not answer, and tenant `panics` panics.
+/// Stands for a database. Tenant `away` fails, tenant `hangs` does not answer, and tenant `panics`
+/// panics.
 async fn fetch(Tenant(tenant): Tenant) -> Result<Selection, String> {
     tokio::time::sleep(Duration::from_millis(10)).await;
     match tenant {

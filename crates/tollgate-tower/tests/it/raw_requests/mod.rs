@@ -1,7 +1,7 @@
 //! Hostile and unusual requests, byte for byte over a real connection, with the expected statuses.
 //!
-//! Every key has a quota of one request. So two requests with the statuses 200 and 429 had the same key, and two requests
-//! with the status 200 had different keys.
+//! Every key has a quota of one request. So two requests with the statuses 200 and 429 had the same
+//! key, and two requests with the status 200 had different keys.
 
 mod raw;
 mod rows;

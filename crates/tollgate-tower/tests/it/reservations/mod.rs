@@ -116,7 +116,8 @@ impl Store for Ledger {
     }
 }
 
-/// Waits for all work in the background. The clock of tokio stands still, so the pause ends when nothing else runs.
+/// Waits for all work in the background. The clock of tokio stands still, so the pause ends when
+/// nothing else runs.
 pub(crate) async fn settled() {
     tokio::time::sleep(Duration::from_secs(10)).await;
 }

@@ -1,4 +1,5 @@
-//! Reservations over real connections: a client that reads all, and a client that hangs up in the middle.
+//! Reservations over real connections: a client that reads all, and a client that hangs up in the
+//! middle.
 
 use std::convert::Infallible;
 

@@ -10,11 +10,13 @@ use tokio::sync::mpsc;
 
 use super::{Event, Observer};
 
-/// Creates an observer that hands its events to a task, through a queue of up to `capacity` events. 0 counts as 1.
+/// Creates an observer that hands its events to a task, through a queue of up to `capacity` events.
+/// 0 counts as 1.
 ///
-/// The observer never waits: an event that finds the queue full is dropped and [counted](EventReceiver::dropped). So a
-/// slow receiver loses events, and delays no request. Choose a capacity above the number of denials per second. An
-/// event takes a few hundred bytes, and the memory of the queue grows with its use. No runtime is needed.
+/// The observer never waits: an event that finds the queue full is dropped and
+/// [counted](EventReceiver::dropped). So a slow receiver loses events, and delays no request.
+/// Choose a capacity above the number of denials per second. An event takes a few hundred bytes,
+/// and the memory of the queue grows with its use. No runtime is needed.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::events};
@@ -53,8 +55,8 @@ pub fn channel(capacity: usize) -> (ChannelObserver, EventReceiver) {
     )
 }
 
-/// Hands events to an [`EventReceiver`], and never waits. [`channel`] creates it. Clones share the queue, so several
-/// limiters can use it.
+/// Hands events to an [`EventReceiver`], and never waits. [`channel`] creates it. Clones share the
+/// queue, so several limiters can use it.
 #[derive(Clone)]
 pub struct ChannelObserver {
     sender: mpsc::Sender<Event<'static>>,
@@ -88,8 +90,8 @@ pub struct EventReceiver {
 }
 
 impl EventReceiver {
-    /// Waits for the next event. Returns `None` when no limiter has the observer any more, and all events were
-    /// received.
+    /// Waits for the next event. Returns `None` when no limiter has the observer any more, and all
+    /// events were received.
     ///
     /// # Cancellation
     ///

@@ -1,10 +1,13 @@
-//! Shows an observer what happens to a limiter: denials, limits that are nearly reached, lockouts and outages.
+//! Shows an observer what happens to a limiter: denials, limits that are nearly reached, lockouts
+//! and outages.
 //!
-//! Use it for what a program does about single events: an audit log, a mail to a customer, an alert. Use the
-//! [metrics](crate#metrics) for figures, and [`DeniedKeys`](crate::limiter::DeniedKeys) for the keys that are denied most.
+//! Use it for what a program does about single events: an audit log, a mail to a customer, an
+//! alert. Use the [metrics](crate#metrics) for figures, and
+//! [`DeniedKeys`](crate::limiter::DeniedKeys) for the keys that are denied most.
 //!
-//! An [`Observer`] belongs to a limiter, and sees what layers, handlers and interceptors do with it. It is called in the task
-//! of the request, so it has to return at once. [`channel`] hands the events to a task of your own.
+//! An [`Observer`] belongs to a limiter, and sees what layers, handlers and interceptors do with
+//! it. It is called in the task of the request, so it has to return at once. [`channel`] hands the
+//! events to a task of your own.
 //!
 //! ```
 //! use tollgate::{
@@ -46,16 +49,19 @@ use crate::{Cost, ErrorKind, Key, Policy, model::PolicyState};
 pub use channel::{ChannelObserver, EventReceiver, channel};
 pub(crate) use watch::Watch;
 
-/// Sees the [events](Event) of a limiter. Set it with [`LimiterBuilder::observer`](crate::LimiterBuilder::observer).
+/// Sees the [events](Event) of a limiter. Set it with
+/// [`LimiterBuilder::observer`](crate::LimiterBuilder::observer).
 ///
-/// Applications implement it. For a closure, use [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
+/// Applications implement it. For a closure, use
+/// [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
 ///
-/// The observer is called in the task of the request, after the decision, which it cannot change. An observer that
-/// blocks delays the request, so it must not write to a disk or to the network, nor call the limiter with
-/// [`block_on`](crate::Limiter::block_on). [`channel`] creates an observer that never waits.
+/// The observer is called in the task of the request, after the decision, which it cannot change.
+/// An observer that blocks delays the request, so it must not write to a disk or to the network,
+/// nor call the limiter with [`block_on`](crate::Limiter::block_on). [`channel`] creates an
+/// observer that never waits.
 ///
-/// A panic of the observer is caught: the panic hook of the process reports it, the event is lost, and the request goes
-/// on. A program that is built with `panic = "abort"` ends.
+/// A panic of the observer is caught: the panic hook of the process reports it, the event is lost,
+/// and the request goes on. A program that is built with `panic = "abort"` ends.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no observer of events",
     note = "pass a closure to `observe` instead of `observer`"
@@ -82,45 +88,52 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for Closure<F> {
 
 /// Describes what happened to a limiter, for an [`Observer`].
 ///
-/// A check raises each of its events once, after its decision. A [peek](crate::Limiter::peek), a refund, a commit and a
-/// reset raise none. In shadow mode a denial is an event too, although the layer lets the request pass.
+/// A check raises each of its events once, after its decision. A [peek](crate::Limiter::peek), a
+/// refund, a commit and a reset raise none. In shadow mode a denial is an event too, although the
+/// layer lets the request pass.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A check was denied.
     ///
     /// If several policies deny, the event has the policy with the longest wait. For a key with
-    /// [branches](Key::with_branch), each branch that denies raises an event. Denials that the process remembers, and
-    /// denials in an outage, raise it too. A caller that [waits](crate::limiter::CheckBuilder::wait) raises it for each
-    /// attempt that finds no room, as in the metrics.
+    /// [branches](Key::with_branch), each branch that denies raises an event. Denials that the
+    /// process remembers, and denials in an outage, raise it too. A caller that
+    /// [waits](crate::limiter::CheckBuilder::wait) raises it for each attempt that finds no room,
+    /// as in the metrics.
     Denied(KeyEvent<'a>),
     /// With this check, a key has spent more than 80 % of the burst of a policy.
     ///
-    /// Exactly one check over all replicas crosses the line. In a window, that happens once in each window. A bucket
-    /// refills all the time, and a refund gives units back, so a key may cross the line again and again. To warn once a
-    /// day, let the receiver of the events check a limiter of its own, as the example `events` in the repository does.
+    /// Exactly one check over all replicas crosses the line. In a window, that happens once in each
+    /// window. A bucket refills all the time, and a refund gives units back, so a key may cross the
+    /// line again and again. To warn once a day, let the receiver of the events check a limiter of
+    /// its own, as the example `events` in the repository does.
     ///
-    /// [Leased](Policy::leased) policies do not raise the event: no process knows how many leased units the others have
-    /// spent.
+    /// [Leased](Policy::leased) policies do not raise the event: no process knows how many leased
+    /// units the others have spent.
     NearLimit(KeyEvent<'a>),
-    /// A check charged the last failure that a [lockout](Policy::lockout) allows. Its key is locked from now on.
+    /// A check charged the last failure that a [lockout](Policy::lockout) allows. Its key is locked
+    /// from now on.
     LockedOut(KeyEvent<'a>),
-    /// The store failed, and the [`Outage`](crate::Outage) decides from now on. Each limiter of each process notices
-    /// this by its own checks. An [overload](ErrorKind::Overloaded) is no outage.
+    /// The store failed, and the [`Outage`](crate::Outage) decides from now on. Each limiter of
+    /// each process notices this by its own checks. An [overload](ErrorKind::Overloaded) is no
+    /// outage.
     OutageBegan {
         /// The [name](crate::LimiterBuilder::name) of the limiter.
         limiter: Cow<'a, str>,
         /// The reason why the store did not decide.
         reason: ErrorKind,
     },
-    /// The store decides again. A check notices this, at least one second after the last check that failed.
+    /// The store decides again. A check notices this, at least one second after the last check that
+    /// failed.
     OutageEnded {
         /// The [name](crate::LimiterBuilder::name) of the limiter.
         limiter: Cow<'a, str>,
         /// The time since the outage began.
         lasted: Duration,
     },
-    /// New rules are in force. Only an observer of rules sees this: `Rules::set_observer` of `tollgate-rules`.
+    /// New rules are in force. Only an observer of rules sees this: `Rules::set_observer` of
+    /// `tollgate-rules`.
     RulesReloaded {
         /// The number of rules.
         rules: usize,
@@ -128,8 +141,8 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// Returns the name of the event: `denied`, `near_limit`, `locked_out`, `outage_began`, `outage_ended` or
-    /// `rules_reloaded`.
+    /// Returns the name of the event: `denied`, `near_limit`, `locked_out`, `outage_began`,
+    /// `outage_ended` or `rules_reloaded`.
     ///
     /// The `tracing` log events have the same
     /// [names](https://docs.rs/tracing/0.1/tracing/struct.Metadata.html#method.name).
@@ -169,16 +182,17 @@ impl Event<'_> {
     ///
     /// Limiters call this themselves. Use it for events that no limiter raises.
     pub fn show(&self, observer: &dyn Observer) {
-        // The observer is shared by all requests anyway, so it has to cope with a call that ended early.
+        // The observer is shared by all requests anyway, so it has to cope with a call that ended
+        // early.
         let _ = catch_unwind(AssertUnwindSafe(|| observer.event(self)));
     }
 }
 
 /// Describes what a check did to a key under one policy. It is part of an [`Event`].
 ///
-/// The key may be personal data: an address, or the name of a person. The limiter never logs the key, and `Debug`
-/// leaves it out. [`DeniedKeys::digest`](crate::limiter::DeniedKeys::digest) returns a digest that can be logged
-/// instead.
+/// The key may be personal data: an address, or the name of a person. The limiter never logs the
+/// key, and `Debug` leaves it out. [`DeniedKeys::digest`](crate::limiter::DeniedKeys::digest)
+/// returns a digest that can be logged instead.
 #[derive(Clone)]
 pub struct KeyEvent<'a> {
     limiter: Cow<'a, str>,
@@ -224,8 +238,8 @@ impl<'a> KeyEvent<'a> {
         &self.limiter
     }
 
-    /// Returns the key of the check, with all its levels. If the key has [branches](Key::with_branch), returns the branch
-    /// that the policy meters.
+    /// Returns the key of the check, with all its levels. If the key has
+    /// [branches](Key::with_branch), returns the branch that the policy meters.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
@@ -249,8 +263,8 @@ impl<'a> KeyEvent<'a> {
         self.remaining
     }
 
-    /// Returns how long until the same check would pass, if nobody else spends. For [`Event::LockedOut`]: until the
-    /// lockout ends.
+    /// Returns how long until the same check would pass, if nobody else spends. For
+    /// [`Event::LockedOut`]: until the lockout ends.
     ///
     /// `None` for [`Event::NearLimit`], and for a policy that [blocks](crate::Quota::is_blocked).
     #[must_use]
@@ -258,8 +272,8 @@ impl<'a> KeyEvent<'a> {
         self.wait
     }
 
-    /// Returns why the [`Outage`](crate::Outage) decided instead of the store. The quota of the policy is then the
-    /// share of this replica. `None` when the store decided.
+    /// Returns why the [`Outage`](crate::Outage) decided instead of the store. The quota of the
+    /// policy is then the share of this replica. `None` when the store decided.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         self.degraded

@@ -3,7 +3,8 @@ use std::{fmt, sync::Arc};
 use super::{Event, KeyEvent, Observer};
 use crate::{Algorithm, Cost, Decision, Key, limiter::DeniedKeys, model::PolicyState};
 
-/// Looks at the decisions of a limiter for those who asked for it: an observer, and the sketch of denied keys.
+/// Looks at the decisions of a limiter for those who asked for it: an observer, and the sketch of
+/// denied keys.
 ///
 /// Few limiters have one, and a limiter without one pays a branch for it.
 #[derive(Clone, Default)]
@@ -69,7 +70,8 @@ impl Watch {
     }
 }
 
-/// Shows what an admitted check did: it came near a limit, or began a lockout. Logs it too, as nothing else does.
+/// Shows what an admitted check did: it came near a limit, or began a lockout. Logs it too, as
+/// nothing else does.
 fn allowed(observer: &dyn Observer, limiter: &str, key: &Key, decision: &Decision) {
     for (at, state) in decision.states().enumerate() {
         let policy = state.policy();
@@ -78,7 +80,8 @@ fn allowed(observer: &dyn Observer, limiter: &str, key: &Key, decision: &Decisio
             tracing::debug!(name: "near_limit", limiter, policy = policy.name(), "a key came near its limit");
             Event::NearLimit(event(None)).show(observer);
         }
-        // A check fits the failures that are left, so the one that takes the last of them begins the lockout.
+        // A check fits the failures that are left, so the one that takes the last of them begins
+        // the lockout.
         let is_lockout = matches!(policy.algorithm(), Algorithm::Lockout { .. });
         if is_lockout && state.spent() == policy.quota().burst() && state.cost() > Cost::ZERO {
             tracing::debug!(name: "locked_out", limiter, policy = policy.name(), "a key was locked out");

@@ -1,5 +1,5 @@
-//! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from configuration, never
-//! from a request.
+//! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from
+//! configuration, never from a request.
 
 #[cfg_attr(not(feature = "metrics"), path = "off.rs")]
 mod series;

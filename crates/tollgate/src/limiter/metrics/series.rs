@@ -27,7 +27,8 @@ const OUTAGES: &str = "tollgate_outages_total";
 const OUTAGE: &str = "tollgate_outage";
 const COMMITS: &str = "tollgate_commits_total";
 
-/// Stores the series of one limiter. They are registered with its first check, so that later checks need no look-up.
+/// Stores the series of one limiter. They are registered with its first check, so that later checks
+/// need no look-up.
 #[derive(Default)]
 pub(crate) struct LimiterMetrics {
     checks: OnceLock<CheckSeries>,
@@ -62,8 +63,8 @@ struct DenialCounter {
     counter: Counter,
 }
 
-/// Bounds the names of policies that become label values of one limiter. The names may be those of its tenants. Denials
-/// by policies of further names are counted as `other`.
+/// Bounds the names of policies that become label values of one limiter. The names may be those of
+/// its tenants. Denials by policies of further names are counted as `other`.
 const MAX_NAMES: usize = 64;
 
 const OTHER: &str = "other";
@@ -96,7 +97,8 @@ impl OutageGauge {
 }
 
 impl Drop for OutageGauge {
-    /// Ends the outage that the limiter was in. Another limiter of the name may be in one of its own otherwise.
+    /// Ends the outage that the limiter was in. Another limiter of the name may be in one of its
+    /// own otherwise.
     fn drop(&mut self) {
         if *self.is_away.get_mut() {
             self.set(false);
@@ -119,8 +121,8 @@ impl LimiterMetrics {
         }
     }
 
-    /// Counts a decision, and measures the time since `deadline` was set. A peek is not counted, and a decision
-    /// without a call of the store is not measured.
+    /// Counts a decision, and measures the time since `deadline` was set. A peek is not counted,
+    /// and a decision without a call of the store is not measured.
     pub(crate) fn record_decision(
         &self,
         name: &str,
@@ -247,7 +249,8 @@ impl CheckSeries {
         }
     }
 
-    /// Counts a denial by a policy that the first check did not have: limiters may differ in their policies alone.
+    /// Counts a denial by a policy that the first check did not have: limiters may differ in their
+    /// policies alone.
     #[cold]
     fn record_other(&self, name: &str, policy: &str) {
         let mut others = self.others.lock();

@@ -22,8 +22,8 @@ use crate::{
     store::{Check, Deadline, ReplicaGroup, ReservationId, Settlement},
 };
 
-/// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload.
-/// Counts all checks, and shows them to the watch if there is one.
+/// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of
+/// an overload. Counts all checks, and shows them to the watch if there is one.
 ///
 /// An overload is not an outage: the store answers as many checks as it can.
 #[derive(Debug)]
@@ -110,7 +110,8 @@ impl Fallback {
         self.metrics.record_error(&self.name, policies, error);
     }
 
-    /// Records a decision of the store, and logs the end of an outage. `check` is the check that was decided.
+    /// Records a decision of the store, and logs the end of an outage. `check` is the check that
+    /// was decided.
     ///
     /// A remembered denial and leased units are no sign of the store.
     #[inline]
@@ -184,12 +185,14 @@ impl Fallback {
         self.answer_by(check, error, |local| local.ask(check, reserve))
     }
 
-    /// Settles a reservation that this process made in an outage. `None` when the process makes none.
+    /// Settles a reservation that this process made in an outage. `None` when the process makes
+    /// none.
     pub(crate) fn commit(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
         self.local.as_ref().map(|local| local.commit(check, id))
     }
 
-    /// Settles a reservation that this process made in an outage. The policies of `check` are the share of the process.
+    /// Settles a reservation that this process made in an outage. The policies of `check` are the
+    /// share of the process.
     pub(crate) fn commit_own(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
         let settlement = self
             .local
@@ -199,8 +202,8 @@ impl Fallback {
         settlement
     }
 
-    /// Returns the units of a decision that this process made in an outage to its share. The policies of `check` are
-    /// those of the decision.
+    /// Returns the units of a decision that this process made in an outage to its share. The
+    /// policies of `check` are those of the decision.
     pub(crate) fn refund(&self, check: Check<'_>, decision: &Decision) {
         if let Some(local) = &self.local {
             local
@@ -298,8 +301,9 @@ impl Fallback {
         }
     }
 
-    /// Asks the store once a second while the outage lasts, by the call that `ask` makes, so that its end shows without a
-    /// further check. A limiter that is rarely used would report an outage of a healthy store otherwise.
+    /// Asks the store once a second while the outage lasts, by the call that `ask` makes, so that
+    /// its end shows without a further check. A limiter that is rarely used would report an outage
+    /// of a healthy store otherwise.
     fn follow<A, F>(&self, ask: impl FnOnce() -> A)
     where
         A: Fn(Arc<LimiterInner>) -> F + Send + 'static,
@@ -313,8 +317,9 @@ impl Fallback {
         }
     }
 
-    /// Answers for a store that did not grant permits: the number of replicas that share the limit, or `None` when no
-    /// limit applies. Fails when the caller has to get the error. `ask` asks the store again.
+    /// Answers for a store that did not grant permits: the number of replicas that share the limit,
+    /// or `None` when no limit applies. Fails when the caller has to get the error. `ask` asks the
+    /// store again.
     pub(crate) fn permits_failed<F>(
         &self,
         error: Error,
@@ -379,16 +384,16 @@ fn start_of(deadline: Option<Deadline>) -> Instant {
 
 /// Finds the begin and the end of an outage.
 ///
-/// Checks are answered out of order, so an answer counts with the time at which its check began. An outage begins with a
-/// failed check that began after the last outage ended. It ends with a check that the store decided and that began
-/// [`QUIET`] after the last failed one began. So late answers change nothing, and a store that fails some checks of many
-/// is one outage, not one for each.
+/// Checks are answered out of order, so an answer counts with the time at which its check began. An
+/// outage begins with a failed check that began after the last outage ended. It ends with a check
+/// that the store decided and that began [`QUIET`] after the last failed one began. So late answers
+/// change nothing, and a store that fails some checks of many is one outage, not one for each.
 #[derive(Debug)]
 pub(crate) struct Phase {
     /// Times are counted from here.
     base: Instant,
-    /// In an outage: [`AWAY`] and the time of the last failed check. Otherwise the time of the check that ended the last
-    /// outage, 0 before the first one.
+    /// In an outage: [`AWAY`] and the time of the last failed check. Otherwise the time of the
+    /// check that ended the last outage, 0 before the first one.
     word: AtomicU64,
     /// The time of the check that began the outage.
     began_us: AtomicU64,
@@ -399,8 +404,8 @@ const QUIET: Duration = Duration::from_secs(1);
 
 const QUIET_US: u64 = QUIET.as_micros() as u64;
 
-/// The time that a failed check is later than the last stored one before it is stored. Most checks of an outage store
-/// nothing.
+/// The time that a failed check is later than the last stored one before it is stored. Most checks
+/// of an outage store nothing.
 const STEP_US: u64 = QUIET_US / 20;
 
 const AWAY: u64 = 1 << 63;
@@ -439,8 +444,8 @@ impl Phase {
         begins
     }
 
-    /// Records a decision of the store on a check that began at `start`. When an outage ends with it, returns how long it
-    /// lasted.
+    /// Records a decision of the store on a check that began at `start`. When an outage ends with
+    /// it, returns how long it lasted.
     #[cold]
     pub(crate) fn decided(&self, start: Instant) -> Option<Duration> {
         let at = self.time(start);

@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl PoolRef {
-    /// Calls the store, and waits for the reply until the deadline. The caller holds the lock `calling`.
+    /// Calls the store, and waits for the reply until the deadline. The caller holds the lock
+    /// `calling`.
     ///
     /// A call whose future is dropped counts as one without a reply.
     pub(super) async fn call(&self, deadline: Deadline) -> Result<(), Error> {

@@ -24,10 +24,11 @@ use crate::{
     store::{Deadline, ReplicaGroup, answer_by},
 };
 
-/// Limits how many permits of a key are held at the same time, over all replicas that share a store.
+/// Limits how many permits of a key are held at the same time, over all replicas that share a
+/// store.
 ///
-/// Use a [`Limiter`] to limit how much begins in a period. Calls to a store outside the process need a tokio runtime
-/// with timers. A clone is cheap and shares everything.
+/// Use a [`Limiter`] to limit how much begins in a period. Calls to a store outside the process
+/// need a tokio runtime with timers. A clone is cheap and shares everything.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -48,14 +49,15 @@ use crate::{
 ///
 /// # The bound
 ///
-/// The permits that the store has granted for a key never exceed the limit. A permit that could not be renewed for a
-/// whole [life](Concurrency::with_life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
-/// [`OnLoss::Cancel`](crate::permits::OnLoss::Cancel) the work in progress never exceeds the limit, whatever crashes or
-/// stalls. With [`OnLoss::Finish`](crate::permits::OnLoss::Finish) the work of lost permits is added to it.
+/// The permits that the store has granted for a key never exceed the limit. A permit that could not
+/// be renewed for a whole [life](Concurrency::with_life) is [lost](Permit::is_lost), before the
+/// store grants it to another replica. So with [`OnLoss::Cancel`](crate::permits::OnLoss::Cancel)
+/// the work in progress never exceeds the limit, whatever crashes or stalls. With
+/// [`OnLoss::Finish`](crate::permits::OnLoss::Finish) the work of lost permits is added to it.
 ///
-/// When the server loses its data, or its clock jumps forward, the replicas report the permits that they hold with
-/// their next renewal, a third of a life later. The permits are counted again if they fit, and are lost otherwise.
-/// Until then, the work in progress may reach twice the limit.
+/// When the server loses its data, or its clock jumps forward, the replicas report the permits that
+/// they hold with their next renewal, a third of a life later. The permits are counted again if
+/// they fit, and are lost otherwise. Until then, the work in progress may reach twice the limit.
 #[derive(Clone)]
 pub struct ConcurrencyLimiter {
     pub(super) shared: Arc<ConcurrencyInner>,
@@ -85,7 +87,8 @@ impl Limiter {
 }
 
 impl ConcurrencyLimiter {
-    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
+    /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50
+    /// ms.
     ///
     /// Use [`Limiter::concurrency`] for another outage rule or deadline.
     #[must_use]
@@ -119,11 +122,13 @@ impl ConcurrencyLimiter {
         self.limit
     }
 
-    /// Returns a limiter with another limit, which shares everything else with this one, the permits included.
+    /// Returns a limiter with another limit, which shares everything else with this one, the
+    /// permits included.
     ///
-    /// Use it for limits that differ from tenant to tenant or that change. Permits that are held stay valid under a
-    /// lowered limit, and no further permit is granted until fewer than the new limit are held. A replica learns how
-    /// many are held with its next call for the key, after a third of a [life](Concurrency::with_life) at the latest.
+    /// Use it for limits that differ from tenant to tenant or that change. Permits that are held
+    /// stay valid under a lowered limit, and no further permit is granted until fewer than the new
+    /// limit are held. A replica learns how many are held with its next call for the key, after a
+    /// third of a [life](Concurrency::with_life) at the latest.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -145,7 +150,8 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Returns a limiter whose callers wait for up to `longest`, which shares everything else with this one.
+    /// Returns a limiter whose callers wait for up to `longest`, which shares everything else with
+    /// this one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
@@ -171,25 +177,26 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::wait) of the policy. By default it does
-    /// not wait.
+    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::wait) of the policy.
+    /// By default it does not wait.
     ///
-    /// Callers of one key in this process are served in the order in which they came. The first of them takes the permit
-    /// that is given back in this process, and asks the store for those of other replicas, every 10 to 250 ms. No more
-    /// than [`max_waiting`](Concurrency::max_waiting) callers wait; one more is denied at once.
+    /// Callers of one key in this process are served in the order in which they came. The first of
+    /// them takes the permit that is given back in this process, and asks the store for those of
+    /// other replicas, every 10 to 250 ms. No more than [`max_waiting`](Concurrency::max_waiting)
+    /// callers wait; one more is denied at once.
     ///
     /// In an outage, permits that are idle in this process are handed out first.
-    /// [`Outage::Local`](crate::Outage::Local) then hands out this replica's share of the limit, at least one permit.
-    /// [`Outage::Open`](crate::Outage::Open) hands out permits without a limit. Permits that are held stay valid until
-    /// their life ends.
+    /// [`Outage::Local`](crate::Outage::Local) then hands out this replica's share of the limit, at
+    /// least one permit. [`Outage::Open`](crate::Outage::Open) hands out permits without a limit.
+    /// Permits that are held stay valid until their life ends.
     ///
     /// # Errors
     ///
     /// When the store failed, and the limiter is [closed](crate::Outage::Closed) in an outage.
     ///
-    /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64 other replicas hold
-    /// permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process, or
-    /// the caller may have to wait.
+    /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64
+    /// other replicas hold permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime
+    /// when the store is outside the process, or the caller may have to wait.
     ///
     /// # Cancellation
     ///
@@ -208,7 +215,8 @@ impl ConcurrencyLimiter {
 
     /// Takes a permit, and does not wait for one.
     ///
-    /// Callers of this process that wait for the key come first: while there are any, the answer is a denial.
+    /// Callers of this process that wait for the key come first: while there are any, the answer is
+    /// a denial.
     ///
     /// # Errors
     ///
@@ -277,8 +285,8 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Takes a permit from the pool, from the store, or without the store in an outage. `is_counted` is true when
-    /// the demand of the caller is counted already.
+    /// Takes a permit from the pool, from the store, or without the store in an outage.
+    /// `is_counted` is true when the demand of the caller is counted already.
     async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
         if !is_counted
             && let Some(permit) = self.permit(pool, |state, now_us| {

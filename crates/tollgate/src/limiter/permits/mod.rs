@@ -1,7 +1,8 @@
 //! Permits: how many at the same time.
 //!
-//! Calls run downward: [`limiter`] answers callers and lets them wait, [`call`] calls the store, [`shared`] keeps the pools
-//! of all keys, [`upkeep`] renews them. [`pool`] is pure: with the state in the store room, it is the protocol.
+//! Calls run downward: [`limiter`] answers callers and lets them wait, [`call`] calls the store,
+//! [`shared`] keeps the pools of all keys, [`upkeep`] renews them. [`pool`] is pure: with the state
+//! in the store room, it is the protocol.
 
 mod call;
 mod limiter;

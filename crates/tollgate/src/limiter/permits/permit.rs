@@ -10,14 +10,16 @@ use std::{
 use super::{pool::Granted, shared::PoolRef};
 use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
 
-/// A permit for one piece of work. Dropping it gives it back. [`ConcurrencyLimiter::acquire`] returns it.
+/// A permit for one piece of work. Dropping it gives it back. [`ConcurrencyLimiter::acquire`]
+/// returns it.
 ///
-/// Keep the permit for as long as the work lasts. If a response is streamed, keep the permit in its body and not in the
-/// handler. Dropping never blocks, and works outside a runtime. The permits of a process that is killed lapse after the
-/// [life](crate::permits::Concurrency::with_life) of the limit.
+/// Keep the permit for as long as the work lasts. If a response is streamed, keep the permit in its
+/// body and not in the handler. Dropping never blocks, and works outside a runtime. The permits of
+/// a process that is killed lapse after the [life](crate::permits::Concurrency::with_life) of the
+/// limit.
 ///
-/// A permit is *lost* when it could not be renewed for a whole life. If the work must end then, run it with
-/// [`run`](Self::run), or check [`is_lost`](Self::is_lost).
+/// A permit is *lost* when it could not be renewed for a whole life. If the work must end then, run
+/// it with [`run`](Self::run), or check [`is_lost`](Self::is_lost).
 ///
 /// [`ConcurrencyLimiter::acquire`]: crate::permits::ConcurrencyLimiter::acquire
 #[must_use = "a permit that is dropped is given back"]
@@ -64,8 +66,9 @@ impl Permit {
         self.limit
     }
 
-    /// Returns how many permits of the key were in flight over all replicas when this permit was acquired, itself
-    /// included. The permits of other replicas, idle ones included, are counted as of the last call to the store.
+    /// Returns how many permits of the key were in flight over all replicas when this permit was
+    /// acquired, itself included. The permits of other replicas, idle ones included, are counted as
+    /// of the last call to the store.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight
@@ -89,8 +92,8 @@ impl Permit {
         }
     }
 
-    /// Waits until the permit is lost, whatever [`OnLoss`] says. A permit of a store in the process, or granted in an
-    /// outage, is never lost.
+    /// Waits until the permit is lost, whatever [`OnLoss`] says. A permit of a store in the
+    /// process, or granted in an outage, is never lost.
     pub async fn lost(&self) {
         match &self.source {
             Source::Store(granted) if !self.pool.shared.limiter.is_in_process => {
@@ -102,8 +105,8 @@ impl Permit {
 
     /// Runs work, and drops it when the permit is lost and the limit says [`OnLoss::Cancel`].
     ///
-    /// The clock is read before each poll, so the work is not polled again once the permit is lost, also when the whole
-    /// process was stopped meanwhile.
+    /// The clock is read before each poll, so the work is not polled again once the permit is lost,
+    /// also when the whole process was stopped meanwhile.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -133,15 +136,16 @@ impl Permit {
         .await
     }
 
-    /// Gives the permit back. If the limit is [exact](crate::permits::Concurrency::exact), waits until the store has
-    /// it.
+    /// Gives the permit back. If the limit is [exact](crate::permits::Concurrency::exact), waits
+    /// until the store has it.
     ///
-    /// Dropping the permit gives it back too. Use `release` to know that another replica can take it.
+    /// Dropping the permit gives it back too. Use `release` to know that another replica can take
+    /// it.
     ///
     /// # Errors
     ///
-    /// When the store did not answer. The permit is given back with a later call, or lapses after its life at the
-    /// latest.
+    /// When the store did not answer. The permit is given back with a later call, or lapses after
+    /// its life at the latest.
     pub async fn release(mut self) -> Result<(), Error> {
         let pool = self.pool.clone();
         let is_exact = !pool.shared.rules.is_pooled && !pool.shared.limiter.is_in_process;
@@ -155,7 +159,8 @@ impl Permit {
         Ok(())
     }
 
-    /// Gives the permit back to the pool. `settles` gives a surplus back to the store in the background.
+    /// Gives the permit back to the pool. `settles` gives a surplus back to the store in the
+    /// background.
     fn give_back(&mut self, settles: bool) {
         let source = std::mem::replace(&mut self.source, Source::Released);
         let (pool, shared) = (&self.pool, &self.pool.shared);
@@ -213,7 +218,8 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// Reports that no permit was free. [`ConcurrencyLimiter::acquire`](crate::permits::ConcurrencyLimiter::acquire) returns it.
+/// Reports that no permit was free.
+/// [`ConcurrencyLimiter::acquire`](crate::permits::ConcurrencyLimiter::acquire) returns it.
 ///
 /// The message names the limit. It does not contain the key.
 ///
@@ -250,7 +256,8 @@ impl PermitDenied {
         self.limit
     }
 
-    /// Returns how many permits of the key were in flight over all replicas when the store was asked last.
+    /// Returns how many permits of the key were in flight over all replicas when the store was
+    /// asked last.
     ///
     /// Permits that other replicas hold idle are included.
     #[must_use]
@@ -260,9 +267,9 @@ impl PermitDenied {
 
     /// Estimates how long until a permit is free. At most 60 s.
     ///
-    /// Nobody knows when the work of others ends, so this is no promise. The estimate is the mean time for which
-    /// permits were held in this process, divided by the permits in flight. Until a first permit was given back, it is
-    /// 1 s.
+    /// Nobody knows when the work of others ends, so this is no promise. The estimate is the mean
+    /// time for which permits were held in this process, divided by the permits in flight. Until a
+    /// first permit was given back, it is 1 s.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.retry_after

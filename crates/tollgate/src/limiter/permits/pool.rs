@@ -1,4 +1,5 @@
-//! The permits of one key in this process. This file makes no call, so that a test can run its schedules.
+//! The permits of one key in this process. This file makes no call, so that a test can run its
+//! schedules.
 
 use std::{
     sync::{
@@ -14,8 +15,8 @@ use super::PermitGrant;
 
 /// Holds the permits that the store granted to this replica for one key, and hands them out.
 ///
-/// The pool never counts more permits than the store does: it counts less before it states a smaller total, and more
-/// after the reply that granted a larger one.
+/// The pool never counts more permits than the store does: it counts less before it states a
+/// smaller total, and more after the reply that granted a larger one.
 #[derive(Debug, Default)]
 pub(super) struct PermitPool {
     granted: Option<Arc<Granted>>,
@@ -37,7 +38,8 @@ pub(super) struct PermitPool {
     held: u32,
     /// The time of the next renewal.
     due_us: u64,
-    /// The time until which the store may hold permits that this replica does not know of: a reply was lost.
+    /// The time until which the store may hold permits that this replica does not know of: a reply
+    /// was lost.
     unsure_until_us: u64,
 }
 
@@ -62,7 +64,8 @@ pub(super) struct PoolCall {
 }
 
 impl PoolRules {
-    /// Returns the part of the life that the replica uses. The rest covers a clock that is slower than the server's.
+    /// Returns the part of the life that the replica uses. The rest covers a clock that is slower
+    /// than the server's.
     fn safe_life_us(self) -> u64 {
         self.life_us - self.life_us.div_ceil(1_000)
     }
@@ -94,7 +97,8 @@ impl PermitPool {
         self.free(limit) > 0
     }
 
-    /// Returns the permits that can be handed out without a call: none while all replicas hold more than the limit.
+    /// Returns the permits that can be handed out without a call: none while all replicas hold more
+    /// than the limit.
     fn free(&self, limit: u32) -> u32 {
         if self.is_above(limit) {
             0
@@ -103,7 +107,8 @@ impl PermitPool {
         }
     }
 
-    /// Returns whether all replicas held more permits than the limit by the last reply: it was lowered.
+    /// Returns whether all replicas held more permits than the limit by the last reply: it was
+    /// lowered.
     fn is_above(&self, limit: u32) -> bool {
         self.in_flight > limit.into()
     }
@@ -177,7 +182,8 @@ impl PermitPool {
         }
     }
 
-    /// Ends a call with its reply. A reply that does not cover the permits in use loses all of them.
+    /// Ends a call with its reply. A reply that does not cover the permits in use loses all of
+    /// them.
     pub(super) fn end(
         &mut self,
         call: PoolCall,
@@ -190,7 +196,8 @@ impl PermitPool {
         (self.in_flight, self.held) = (grant.in_flight, grant.held);
         if grant.held < self.used || grant.held == 0 {
             self.lose();
-            // What the store holds for this replica all the same is given back with the next call, at once.
+            // What the store holds for this replica all the same is given back with the next call,
+            // at once.
             let unsure_until_us = if grant.held > 0 {
                 call.sent_us + rules.life_us
             } else {
@@ -245,16 +252,16 @@ impl PermitPool {
         if is_valid { self.capacity } else { 0 }
     }
 
-    /// Returns how many permits are in flight over all replicas, as far as this one knows. Idle permits of this replica
-    /// are not in flight.
+    /// Returns how many permits are in flight over all replicas, as far as this one knows. Idle
+    /// permits of this replica are not in flight.
     pub(super) fn in_flight(&self) -> u64 {
         let others = self.in_flight.saturating_sub(self.held.into());
         others + u64::from(self.used) + u64::from(self.unshared)
     }
 }
 
-/// The permits that the store granted to this replica for one key, until they are lost. Permits of the same grant
-/// share it.
+/// The permits that the store granted to this replica for one key, until they are lost. Permits of
+/// the same grant share it.
 #[derive(Debug)]
 pub(super) struct Granted {
     /// The time on the clock of this replica at which the permits lapse unless they are renewed.

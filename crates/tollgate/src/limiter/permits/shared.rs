@@ -28,8 +28,8 @@ use crate::{
 /// The number of parts of the table of pools, each behind its own lock.
 const SHARDS: usize = 16;
 
-/// The life of permits in the process, ten years. They never lapse, because the process that holds them is the one that
-/// would renew them.
+/// The life of permits in the process, ten years. They never lapse, because the process that holds
+/// them is the one that would renew them.
 const FOREVER: Duration = Duration::from_secs(315_360_000);
 
 /// Everything that the clones of a limiter share.
@@ -45,7 +45,8 @@ pub(super) struct ConcurrencyInner {
     hasher: RandomState,
     shards: [Lock<HashMap<Key, Arc<KeyPool>, RandomState>>; SHARDS],
     pools: AtomicUsize,
-    /// The mean time for which a permit was held, in microseconds. 0 before the first one was given back.
+    /// The mean time for which a permit was held, in microseconds. 0 before the first one was given
+    /// back.
     mean_held_us: AtomicU64,
     /// The callers that wait, over all keys.
     pub(super) waiting: Callers,
@@ -187,8 +188,8 @@ impl ConcurrencyInner {
         self.mean_held_us.store(next_us.max(1), Ordering::Relaxed);
     }
 
-    /// Estimates when a permit is given back: the mean time for which permits were held in this process, divided by
-    /// those in flight. One second before the first one was given back.
+    /// Estimates when a permit is given back: the mean time for which permits were held in this
+    /// process, divided by those in flight. One second before the first one was given back.
     pub(super) fn retry_after(&self, in_flight: u64) -> Duration {
         let mean_us = match self.mean_held_us.load(Ordering::Relaxed) {
             0 => return Duration::from_secs(1),

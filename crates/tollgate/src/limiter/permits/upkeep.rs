@@ -1,4 +1,5 @@
-//! The task that renews permits and gives idle ones back. There is one for each limiter, while it holds permits.
+//! The task that renews permits and gives idle ones back. There is one for each limiter, while it
+//! holds permits.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The fetch of the limits of a tenant: when it may begin, what it finds, and what its entry in the cache then holds.
+//! The fetch of the limits of a tenant: when it may begin, what it finds, and what its entry in the
+//! cache then holds.
 
 use std::{
     error, fmt,
@@ -84,17 +85,18 @@ pub(super) async fn run<T>(tenant: T, mut guard: FetchGuard<T>) {
     guard.finish(found);
 }
 
-/// Stands for a fetch that is under way. Dropping it ends the fetch as a failure, also when the function that fetches
-/// panics, or when the runtime ends.
+/// Stands for a fetch that is under way. Dropping it ends the fetch as a failure, also when the
+/// function that fetches panics, or when the runtime ends.
 pub(super) struct FetchGuard<T> {
     fetcher: Arc<Fetcher<T>>,
     entry: Arc<TenantEntry>,
     start: Instant,
-    /// The source has failed if the fetch fails. A fetch that had to wait, and then had too little time, says nothing about
-    /// the source.
+    /// The source has failed if the fetch fails. A fetch that had to wait, and then had too little
+    /// time, says nothing about the source.
     is_of_source: bool,
     is_finished: bool,
-    /// Wakes the requests that wait, after the entry has changed: fields are dropped after the guard.
+    /// Wakes the requests that wait, after the entry has changed: fields are dropped after the
+    /// guard.
     _begun: watch::Sender<()>,
 }
 
@@ -276,7 +278,8 @@ impl TenantEntry {
     }
 }
 
-/// Decides whether the source of limits is asked now, and logs the begin and the end of an outage once each.
+/// Decides whether the source of limits is asked now, and logs the begin and the end of an outage
+/// once each.
 pub(super) struct SourceHealth {
     phase: Phase,
     metrics: TenantMetrics,
@@ -292,8 +295,8 @@ pub(super) struct SourceHealth {
     retry_delay: Duration,
 }
 
-/// The source is away when the fetches of this many tenants have failed in a row. One tenant whose data are damaged does
-/// not count more than once.
+/// The source is away when the fetches of this many tenants have failed in a row. One tenant whose
+/// data are damaged does not count more than once.
 const AWAY: u32 = 5;
 
 impl SourceHealth {
@@ -311,7 +314,8 @@ impl SourceHealth {
         }
     }
 
-    /// Returns whether a fetch may begin now. While the source is away, one may begin in each `retry_delay`.
+    /// Returns whether a fetch may begin now. While the source is away, one may begin in each
+    /// `retry_delay`.
     pub(super) fn may_fetch(&self, now: Instant) -> bool {
         if self.pending.load(Ordering::Relaxed) >= self.max_pending {
             return false;
@@ -350,7 +354,8 @@ impl SourceHealth {
         }
     }
 
-    /// Records a fetch that began at `start` and failed. `is_first` says whether it is the first failure of its tenant.
+    /// Records a fetch that began at `start` and failed. `is_first` says whether it is the first
+    /// failure of its tenant.
     pub(super) fn failed(
         &self,
         start: Instant,

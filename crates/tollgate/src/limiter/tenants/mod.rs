@@ -24,35 +24,37 @@ use fetch::{Fetch, FetchError, FetchGuard, Fetcher, Lookup, TenantEntry};
 
 /// Resolves to the limiter of a tenant, or to its exemption.
 ///
-/// [`TenantLimiters::limiter_for`] returns it. A cached limiter is there at once, without an allocation.
+/// [`TenantLimiters::limiter_for`] returns it. A cached limiter is there at once, without an
+/// allocation.
 pub type LimiterFuture = StoreFuture<Limited>;
 
 /// Fetches the limits of tenants, such as the plan of a customer in a database, and caches them.
 ///
 /// `T` identifies a tenant. An asynchronous function returns the policies of a tenant, or any other
-/// [`Selection`](crate::limiter::Selection). All tenants share the store and the options of one limiter, so a tenant
-/// takes a few hundred bytes.
+/// [`Selection`](crate::limiter::Selection). All tenants share the store and the options of one
+/// limiter, so a tenant takes a few hundred bytes.
 ///
-/// - **Bounded.** The cache holds 100 000 tenants, and keeps the tenants that are used often. A flood of unknown
-///   tenants does not displace them. Few fetches run at a time.
-/// - **Fetched once.** However many requests of a tenant arrive together, one fetch answers all of them. A request that
-///   is cancelled does not cancel the fetch.
-/// - **Up to date.** Limits are in force for 5 minutes. After 4 minutes the next request starts a fetch in the background
-///   and uses the old limits meanwhile.
-/// - **Calm in an outage.** A fetch takes 1 second at most. When it fails or panics, the old limits stay in force,
-///   however old they are, unless [`stale_if_error`](crate::tenants::TenantLimitersBuilder::stale_if_error) bounds
-///   their age. A tenant without limits in the cache gets the answer of
-///   [`SourceOutage`](crate::tenants::SourceOutage). A tenant is fetched again after 1 second at the earliest. When
-///   the fetches of several tenants have failed one after the other, a single fetch each second finds out whether the
-///   source is back, and no request waits for the others.
+/// - **Bounded.** The cache holds 100 000 tenants, and keeps the tenants that are used often. A
+///   flood of unknown tenants does not displace them. Few fetches run at a time.
+/// - **Fetched once.** However many requests of a tenant arrive together, one fetch answers all of
+///   them. A request that is cancelled does not cancel the fetch.
+/// - **Up to date.** Limits are in force for 5 minutes. After 4 minutes the next request starts a
+///   fetch in the background and uses the old limits meanwhile.
+/// - **Calm in an outage.** A fetch takes 1 second at most. When it fails or panics, the old limits
+///   stay in force, however old they are, unless
+///   [`stale_if_error`](crate::tenants::TenantLimitersBuilder::stale_if_error) bounds their age. A
+///   tenant without limits in the cache gets the answer of
+///   [`SourceOutage`](crate::tenants::SourceOutage). A tenant is fetched again after 1 second at
+///   the earliest. When the fetches of several tenants have failed one after the other, a single
+///   fetch each second finds out whether the source is back, and no request waits for the others.
 ///
-/// The [builder](Self::builder) changes these numbers. The begin and the end of an outage of the source are logged once
-/// each. A fetched `None` is cached like limits.
+/// The [builder](Self::builder) changes these numbers. The begin and the end of an outage of the
+/// source are logged once each. A fetched `None` is cached like limits.
 ///
 /// `None` means that the source knows no limits of the tenant: the default limiter applies. Return
 /// [`Selection::Exempt`](crate::limiter::Selection::Exempt) for a tenant without a limit, and
-/// [`Selection::Blocked`](crate::limiter::Selection::Blocked), or a policy with an amount of 0, for a suspended tenant.
-/// Its requests are denied without a call to the store.
+/// [`Selection::Blocked`](crate::limiter::Selection::Blocked), or a policy with an amount of 0, for
+/// a suspended tenant. Its requests are denied without a call to the store.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -75,8 +77,8 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// # Ok(()) }
 /// ```
 ///
-/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a daily limit, and a
-/// plan of 0 per day is suspended:
+/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a
+/// daily limit, and a plan of 0 per day is suspended:
 ///
 /// ```
 /// use tollgate::{Error, Limiter, MemoryStore, Policy, Quota, limiter::Limited, tenants::TenantLimiters};
@@ -98,9 +100,10 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// ```
 pub struct TenantLimiters<T> {
     fetcher: Arc<Fetcher<T>>,
-    // `moka` has expiry and shared fetches too, but no refresh in the background, and a clock of its own that tests cannot pause. So
-    // age, refresh and the shared fetch stand in the entry. A flood of new tenants does not displace busy ones here (S3-FIFO), and a
-    // hit takes a read lock of one of many parts.
+    // `moka` has expiry and shared fetches too, but no refresh in the background, and a clock of
+    // its own that tests cannot pause. So age, refresh and the shared fetch stand in the entry. A
+    // flood of new tenants does not displace busy ones here (S3-FIFO), and a hit takes a read lock
+    // of one of many parts.
     cache: Arc<Cache<T, Arc<TenantEntry>, UnitWeighter, RandomState>>,
 }
 
@@ -120,14 +123,16 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
         }
     }
 
-    /// Returns the limiter of a tenant. Waits for a fetch if the cache has no limits of the tenant, or outdated limits.
+    /// Returns the limiter of a tenant. Waits for a fetch if the cache has no limits of the tenant,
+    /// or outdated limits.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SourceUnavailable`](crate::ErrorKind::SourceUnavailable) when the cache has no limits of the
-    /// tenant, the fetch failed, and the source is [`Closed`](crate::tenants::SourceOutage::Closed) in an outage.
-    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when a fetch is needed, and the future is polled outside a
-    /// tokio runtime.
+    /// [`ErrorKind::SourceUnavailable`](crate::ErrorKind::SourceUnavailable) when the cache has no
+    /// limits of the tenant, the fetch failed, and the source is
+    /// [`Closed`](crate::tenants::SourceOutage::Closed) in an outage.
+    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when a fetch is needed, and the future
+    /// is polled outside a tokio runtime.
     pub fn limiter_for(&self, tenant: &T) -> LimiterFuture {
         let fetcher = &self.fetcher;
         let entry = self.entry(tenant);
@@ -170,7 +175,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
                 let fetcher = Arc::clone(fetcher);
                 StoreFuture::pending(async move {
                     runtime::current()?;
-                    // The fetch wakes this request. The timer is for a fetch whose runtime is blocked.
+                    // The fetch wakes this request. The timer is for a fetch whose runtime is
+                    // blocked.
                     let longest = fetcher.options.fetch_timeout.saturating_mul(5) / 4;
                     let _ = timeout(longest, running.changed()).await;
                     entry
@@ -183,8 +189,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
 
     /// Removes the limits of a tenant from the cache, so that the next request fetches them.
     ///
-    /// Call it when the plan of a tenant has changed and should be in force at once. A fetch that is under way answers
-    /// only the requests that already wait for it.
+    /// Call it when the plan of a tenant has changed and should be in force at once. A fetch that
+    /// is under way answers only the requests that already wait for it.
     pub fn invalidate(&self, tenant: &T) {
         self.cache.remove(tenant);
     }
@@ -264,9 +270,10 @@ pub struct TenantLimitersBuilder<T> {
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     /// Creates a cache with the default options.
     ///
-    /// `default` limits the tenants that have no limits of their own, and lends its store and options to all others.
-    /// `fetch` returns the limits of a tenant: policies in every form that [`Limiter::new`] takes, an `Option` of them,
-    /// or a [`Selection`]. Policies that [`PolicySet::try_new`](crate::PolicySet::try_new) refuses are a failed fetch.
+    /// `default` limits the tenants that have no limits of their own, and lends its store and
+    /// options to all others. `fetch` returns the limits of a tenant: policies in every form that
+    /// [`Limiter::new`] takes, an `Option` of them, or a [`Selection`]. Policies that
+    /// [`PolicySet::try_new`](crate::PolicySet::try_new) refuses are a failed fetch.
     pub fn new<F, R, S, E>(default: Limiter, fetch: F) -> Self
     where
         F: Fn(T) -> R + Send + Sync + 'static,
@@ -309,8 +316,9 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
     /// Sets the number of tenants in the cache. 100 000 by default, at least 1.
     ///
-    /// The cache is divided into parts, and each part rounds its size up. At most as many tenants wait for a fetch at a
-    /// time. Further tenants get the answer of [`on_outage`](Self::on_outage).
+    /// The cache is divided into parts, and each part rounds its size up. At most as many tenants
+    /// wait for a fetch at a time. Further tenants get the answer of
+    /// [`on_outage`](Self::on_outage).
     pub fn max_entries(mut self, max_entries: usize) -> Self {
         self.options.max_entries = max_entries.max(1);
         self
@@ -318,8 +326,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
 
     /// Sets how long fetched limits are in force. 5 minutes by default.
     ///
-    /// A request of a tenant whose limits are older waits for a fetch. When the fetch fails, the old limits stay in force
-    /// for the time of [`stale_if_error`](Self::stale_if_error).
+    /// A request of a tenant whose limits are older waits for a fetch. When the fetch fails, the
+    /// old limits stay in force for the time of [`stale_if_error`](Self::stale_if_error).
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.options.time_to_live = time_to_live;
         self
@@ -334,17 +342,18 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
         self
     }
 
-    /// Sets how long limits stay in force after their [time to live](Self::time_to_live) while the source fails.
-    /// Unlimited by default.
+    /// Sets how long limits stay in force after their [time to live](Self::time_to_live) while the
+    /// source fails. Unlimited by default.
     ///
-    /// A tenant whose limits are older gets the answer of [`on_outage`](Self::on_outage). HTTP caches have a directive
-    /// of the same name (RFC 5861, section 4).
+    /// A tenant whose limits are older gets the answer of [`on_outage`](Self::on_outage). HTTP
+    /// caches have a directive of the same name (RFC 5861, section 4).
     pub fn stale_if_error(mut self, time: Duration) -> Self {
         self.options.stale_if_error = time;
         self
     }
 
-    /// Sets how long a fetch may take, and so how long a request may wait for it. 1 second by default.
+    /// Sets how long a fetch may take, and so how long a request may wait for it. 1 second by
+    /// default.
     ///
     /// A fetch that takes longer is dropped, and counts as failed.
     pub fn fetch_timeout(mut self, timeout: Duration) -> Self {
@@ -358,14 +367,15 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
         self
     }
 
-    /// Sets how many fetches run at a time. 32 by default, at least 1. Further fetches wait for their turn.
+    /// Sets how many fetches run at a time. 32 by default, at least 1. Further fetches wait for
+    /// their turn.
     pub fn max_fetches(mut self, max_fetches: usize) -> Self {
         self.options.max_fetches = max_fetches.max(1);
         self
     }
 
-    /// Sets the answer for a tenant whose limits are not in the cache and cannot be fetched. By default the default
-    /// limiter applies.
+    /// Sets the answer for a tenant whose limits are not in the cache and cannot be fetched. By
+    /// default the default limiter applies.
     pub fn on_outage(mut self, outage: SourceOutage) -> Self {
         self.options.outage = outage;
         self

@@ -1,4 +1,5 @@
-//! Simulates more callers than there are turns. Each comes back after `retry_after` when it is refused.
+//! Simulates more callers than there are turns. Each comes back after `retry_after` when it is
+//! refused.
 
 use std::{cell::Cell, rc::Rc, sync::atomic::Ordering};
 
@@ -11,7 +12,8 @@ use super::{
 };
 use crate::{MemoryStore, Policy, Quota, Store, clock::Clock};
 
-/// Runs callers for `span`, and returns the number of admitted requests of each limiter, which stand for processes.
+/// Runs callers for `span`, and returns the number of admitted requests of each limiter, which
+/// stand for processes.
 async fn admitted(
     store: impl Store + Clone,
     policy: &Policy,
@@ -81,8 +83,8 @@ async fn callers_that_ask_for_more_than_there_is_use_the_turns() {
     }
 }
 
-/// Law 17, over a store that answers a millisecond later, as a server does: a place that was charged and given back by
-/// two calls would be in the way of those behind it.
+/// Law 17, over a store that answers a millisecond later, as a server does: a place that was
+/// charged and given back by two calls would be in the way of those behind it.
 #[tokio::test(start_paused = true)]
 async fn refused_callers_leave_no_turn_unused_at_a_store_that_answers_later() {
     let policy = Policy::leaky_bucket("queue", Quota::per_second(50).with_burst(1_000));

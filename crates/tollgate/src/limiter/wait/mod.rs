@@ -1,4 +1,5 @@
-//! Waiting for a quota instead of being denied. The ceilings of such a check refuse a caller whose turn would come too late.
+//! Waiting for a quota instead of being denied. The ceilings of such a check refuse a caller whose
+//! turn would come too late.
 
 pub(super) mod queue;
 
@@ -19,7 +20,8 @@ use crate::{
 };
 use queue::Denial;
 
-/// Checks, and waits for up to `max_wait` until the units are available: see [`CheckBuilder::wait`](super::CheckBuilder::wait).
+/// Checks, and waits for up to `max_wait` until the units are available: see
+/// [`CheckBuilder::wait`](super::CheckBuilder::wait).
 pub(super) async fn check_or_wait(
     limiter: Limiter,
     key: Key,
@@ -106,8 +108,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Returns the denial of a caller that cannot wait. A known denial is returned without a check, because a check
-    /// could admit this caller before those in the queue.
+    /// Returns the denial of a caller that cannot wait. A known denial is returned without a check,
+    /// because a check could admit this caller before those in the queue.
     async fn deny(&self, denial: Option<Denial>) -> Result<Decision, Error> {
         match denial {
             Some(denial) => Ok(denial.decision),
@@ -121,8 +123,8 @@ impl Waiter<'_> {
         })
     }
 
-    /// Lets the callers of other processes come first, if it is their turn to get a place, and returns the time that
-    /// is left.
+    /// Lets the callers of other processes come first, if it is their turn to get a place, and
+    /// returns the time that is left.
     async fn give_way(&self) -> Duration {
         let now = Instant::now();
         let pause = match self.limiter.is_in_process() {
@@ -150,7 +152,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Checks once, for a turn within `left`. A caller that is cancelled before the decision arrives gets a refund.
+    /// Checks once, for a turn within `left`. A caller that is cancelled before the decision
+    /// arrives gets a refund.
     async fn check(&self, left: Duration) -> Result<Decision, Error> {
         let policies = self.limiter.policies();
         let charge = waiting(policies, &self.charge, left);
@@ -171,7 +174,8 @@ impl Waiter<'_> {
         decision
     }
 
-    /// Returns a denial after which another attempt can succeed in time. Any other decision is the error.
+    /// Returns a denial after which another attempt can succeed in time. Any other decision is the
+    /// error.
     fn retry(&self, decision: Decision) -> Result<Denial, Decision> {
         let denial = Denial::of(decision, Instant::now())?;
         match self
@@ -183,7 +187,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Waits for the delay of an admitted request. In a queue that it spends nothing of, it has no turn.
+    /// Waits for the delay of an admitted request. In a queue that it spends nothing of, it has no
+    /// turn.
     async fn wait_delay(&self, decision: Decision) -> Decision {
         let spent = decision.states().filter(|state| state.cost() > Cost::ZERO);
         let delay = spent.map(|state| state.delay()).max().unwrap_or_default();
@@ -237,8 +242,8 @@ impl Drop for AdmissionGuard<'_> {
     }
 }
 
-/// Refunds what the decision spent. A store in this process is refunded at once. For any other store a task sends the
-/// refund, so that the caller does not have to wait.
+/// Refunds what the decision spent. A store in this process is refunded at once. For any other
+/// store a task sends the refund, so that the caller does not have to wait.
 fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
     if decision.is_denied() {
         return;
@@ -261,10 +266,12 @@ fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
     });
 }
 
-/// Returns the charge of a request that waits for `max_wait` at most, under the ceilings that follow from it.
+/// Returns the charge of a request that waits for `max_wait` at most, under the ceilings that
+/// follow from it.
 ///
-/// A queue takes the request when all that is in it leaves in time. A bucket goes into debt for it when the debt is
-/// paid in time, if it [can](can_owe). A request of a priority goes into no debt: it would take the share of others.
+/// A queue takes the request when all that is in it leaves in time. A bucket goes into debt for it
+/// when the debt is paid in time, if it [can](can_owe). A request of a priority goes into no debt:
+/// it would take the share of others.
 fn waiting(policies: &PolicySet, charge: &Charge, max_wait: Duration) -> Charge {
     let owes = !charge.borrow().is_capped() && can_owe(policies);
     under(policies, charge, max_wait, |algorithm| {
@@ -272,7 +279,8 @@ fn waiting(policies: &PolicySet, charge: &Charge, max_wait: Duration) -> Charge 
     })
 }
 
-/// Returns the charge of a request that waits for its turn in a queue for `max_wait` at most, and in no debt.
+/// Returns the charge of a request that waits for its turn in a queue for `max_wait` at most, and
+/// in no debt.
 pub(super) fn queueing(policies: &PolicySet, charge: &Charge, max_wait: Duration) -> Charge {
     under(policies, charge, max_wait, |_| false)
 }
@@ -309,9 +317,9 @@ fn under(
 
 /// Returns whether a request may go into the debt of all policies together.
 ///
-/// The units of a debt are charged now and used later. Several buckets have to give them out in one order and one by
-/// one, so that each of them keeps its bound. A window counts units when they are charged, and units that were leased
-/// are spent without a look at the debt.
+/// The units of a debt are charged now and used later. Several buckets have to give them out in one
+/// order and one by one, so that each of them keeps its bound. A window counts units when they are
+/// charged, and units that were leased are spent without a look at the debt.
 fn can_owe(policies: &PolicySet) -> bool {
     let is_alone = policies.len() == 1;
     let reach = policies.shared()[0].reach();

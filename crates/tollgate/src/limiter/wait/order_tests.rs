@@ -14,7 +14,8 @@ use crate::{Cost, Policy, PolicySet, Quota, Store};
 /// Two units at once, and one more every 100 ms.
 const PAIR: Policy = Policy::token_bucket("pair", Quota::per_second(10).with_burst(2));
 
-/// A set beside whose window a bucket goes into no debt: its callers wait in the queue of the process.
+/// A set beside whose window a bucket goes into no debt: its callers wait in the queue of the
+/// process.
 fn queued(bucket: Policy) -> PolicySet {
     [bucket, Policy::fixed_window("wide", Quota::per_day(1_000))].into()
 }
@@ -288,7 +289,8 @@ async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_it
         waiter(&slow, MS(1_000)).await,
         waiter(&slow, MS(1_000)).await,
     ];
-    // The queue of the other set would make this caller wait for 300 ms, and deny it at once for that.
+    // The queue of the other set would make this caller wait for 300 ms, and deny it at once for
+    // that.
     let start = Instant::now();
     let decision = fast.check("k").wait(MS(50)).await.unwrap();
     assert_eq!((decision.is_allowed(), start.elapsed()), (true, MS(10)));

@@ -1,7 +1,7 @@
 //! Queues of callers that wait in this process, one for each key and policy set.
 //!
-//! Limiters that differ in their policies alone share the queues. A denial is passed to the callers behind, so
-//! callers with other policies have a queue of their own.
+//! Limiters that differ in their policies alone share the queues. A denial is passed to the callers
+//! behind, so callers with other policies have a queue of their own.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -46,7 +46,8 @@ pub(super) struct Denial {
 }
 
 impl Denial {
-    /// Creates the denial that arrived at `now`. The error is an admission, or a denial whose turn never comes.
+    /// Creates the denial that arrived at `now`. The error is an admission, or a denial whose turn
+    /// never comes.
     pub(super) fn of(decision: Decision, now: Instant) -> Result<Self, Decision> {
         let retry_at = decision
             .retry_after()
@@ -61,7 +62,8 @@ impl Denial {
         }
     }
 
-    /// Returns the earliest turn of a caller behind `ahead` others. Each of the others spends at least one unit.
+    /// Returns the earliest turn of a caller behind `ahead` others. Each of the others spends at
+    /// least one unit.
     pub(super) fn earliest_behind(&self, ahead: usize) -> Instant {
         let Some(state) = self.decision.strictest() else {
             return self.turn_at;
@@ -213,17 +215,20 @@ impl Drop for QueueTicket<'_> {
 /// The most time by which a caller comes later.
 const LATEST: Duration = Duration::from_millis(10);
 
-/// The longest time for which a place counts as got lately, and refused callers are expected after their time.
+/// The longest time for which a place counts as got lately, and refused callers are expected after
+/// their time.
 const LONGEST_PACE: Duration = Duration::from_secs(60);
 
 /// The most keys whose contests are known.
 const MOST: usize = 1_024;
 
-/// The contests of several processes for the places of full queues: one for each key of which callers were refused.
+/// The contests of several processes for the places of full queues: one for each key of which
+/// callers were refused.
 ///
-/// Callers that were refused come back when a place is free, and the first one gets it. Timers fire in steps of a millisecond, and
-/// the steps of one process keep their distance from those of another. So the same process would come first each time. Here a
-/// process that got a place lately comes behind the others, and each process draws its own time.
+/// Callers that were refused come back when a place is free, and the first one gets it. Timers fire
+/// in steps of a millisecond, and the steps of one process keep their distance from those of
+/// another. So the same process would come first each time. Here a process that got a place lately
+/// comes behind the others, and each process draws its own time.
 #[derive(Debug, Default)]
 pub(crate) struct Contests(Lock<HashMap<Key, Contest>>);
 
@@ -235,14 +240,15 @@ struct Contest {
     until: Instant,
     /// The time until which a place counts as got lately.
     won_until: Instant,
-    /// The share of the time by which the callers of this process come later, and the time until which it is theirs.
+    /// The share of the time by which the callers of this process come later, and the time until
+    /// which it is theirs.
     lot: f64,
     lot_until: Instant,
 }
 
 impl Contests {
-    /// Returns the time by which a caller comes later that may wait for `max_wait`. It is nothing unless callers of this
-    /// process were refused lately.
+    /// Returns the time by which a caller comes later that may wait for `max_wait`. It is nothing
+    /// unless callers of this process were refused lately.
     pub(super) fn pause(&self, key: &Key, max_wait: Duration, now: Instant) -> Duration {
         let mut contests = self.0.lock();
         let Some(contest) = contests.get_mut(key).filter(|contest| now <= contest.until) else {

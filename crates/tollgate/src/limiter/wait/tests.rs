@@ -304,7 +304,8 @@ async fn a_request_cancelled_before_the_decision_arrives_is_refunded() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_the_store_did_not_charge_is_not_refunded_to_the_store() {
     for latency in [Duration::ZERO, MS(20)] {
-        // Three requests that the store charges. Everything after them is decided by the local share.
+        // Three requests that the store charges. Everything after them is decided by the local
+        // share.
         let store = PausedStore {
             away_from: 3,
             ..PausedStore::late(latency)
@@ -442,7 +443,8 @@ async fn a_caller_whose_time_runs_out_does_not_overtake_the_queue() {
     assert!(whole.await.unwrap().is_allowed());
 }
 
-/// Two units return with each window, so the third caller in the queue is admitted with the second window.
+/// Two units return with each window, so the third caller in the queue is admitted with the second
+/// window.
 #[tokio::test(start_paused = true)]
 async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits_for_the_next() {
     for policy in [

@@ -1,7 +1,7 @@
 //! One counter per period of a calendar: a local day, week, month or year.
 //!
-//! The state is that of the other [windows](super::window). The end of the period follows from the calendar of the policy,
-//! which keeps the state as small as the others.
+//! The state is that of the other [windows](super::window). The end of the period follows from the
+//! calendar of the policy, which keeps the state as small as the others.
 
 use super::{
     Algorithm,
@@ -25,8 +25,8 @@ impl Opening for Calendar {
             // The next period, because the clock went back a little.
             return (start_us, count, false);
         }
-        // Units of the current period, of one that another calendar started within it, or of one that lies impossibly far
-        // ahead.
+        // Units of the current period, of one that another calendar started within it, or of one
+        // that lies impossibly far ahead.
         (
             periods.begin,
             if is_old { 0 } else { count },

@@ -1,19 +1,22 @@
 //! Debts: units that were charged although they did not fit.
 //!
-//! The settlement of a reservation owes, and so does a check that may wait, in a token bucket or an interval bucket: its
-//! [ceiling](crate::store::Ceiling) lies above the burst. A policy spends at most [`MOST_BURSTS`] times its burst, so
-//! that one wrong commit does not lock a key for ever.
+//! The settlement of a reservation owes, and so does a check that may wait, in a token bucket or an
+//! interval bucket: its [ceiling](crate::store::Ceiling) lies above the burst. A policy spends at
+//! most [`MOST_BURSTS`] times its burst, so that one wrong commit does not lock a key for ever.
 //!
-//! A window and a log hold a debt as they hold any units, and it ends with them. A bucket and a sliding window correct a
-//! state that holds more than the quota, because the clock went back or the quota was lowered. So they mark a state in
-//! debt when it is stored: they add [`MARK`] to a number that is always smaller. The state keeps its size, and a state
-//! without debt is read as before.
+//! A window and a log hold a debt as they hold any units, and it ends with them. A bucket and a
+//! sliding window correct a state that holds more than the quota, because the clock went back or
+//! the quota was lowered. So they mark a state in debt when it is stored: they add [`MARK`] to a
+//! number that is always smaller. The state keeps its size, and a state without debt is read as
+//! before.
 
-/// The greatest number of bursts that a policy spends. The sum of nine greatest bursts is exact in a double.
+/// The greatest number of bursts that a policy spends. The sum of nine greatest bursts is exact in
+/// a double.
 pub(super) const MOST_BURSTS: u64 = 8;
 
 /// The time of the longest debt: the most bursts, of which each takes ten years.
 pub(super) const MOST_US: u64 = 10 * 365 * 86_400 * 1_000_000 * MOST_BURSTS;
 
-/// Marks a stored bucket or sliding window that is in debt: 10¹⁵, which no amount and no burst reaches.
+/// Marks a stored bucket or sliding window that is in debt: 10¹⁵, which no amount and no burst
+/// reaches.
 pub(crate) const MARK: u64 = 1_000_000_000_000_000;

@@ -1,4 +1,5 @@
-//! One counter per [window](super::window). The windows start at multiples of W since the Unix epoch.
+//! One counter per [window](super::window). The windows start at multiples of W since the Unix
+//! epoch.
 
 use super::window::{Opening, Window};
 use crate::Policy;
@@ -20,8 +21,8 @@ impl Opening for Aligned {
             // Impossibly far ahead: the clock went back by more than a window.
             (current, count, true)
         } else {
-            // The current window, or the next one when the clock went back a little, or a start that was aligned to another
-            // period.
+            // The current window, or the next one when the clock went back a little, or a start
+            // that was aligned to another period.
             let at = start_us.max(now_us);
             (at - at % period, count, false)
         }

@@ -7,11 +7,13 @@ use crate::Quota;
 
 /// The state of a policy for a key, read from the value that Redis stores.
 ///
-/// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek), which knows the quota.
-/// The last part of a key of Redis is the *tag* of its layout: `t1` of `tollgate:{acme}:api:t1`. The layouts stand in
-/// `scripts/README.md`. Times are in microseconds since the Unix epoch, by the server's clock.
+/// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek),
+/// which knows the quota. The last part of a key of Redis is the *tag* of its layout: `t1` of
+/// `tollgate:{acme}:api:t1`. The layouts stand in `scripts/README.md`. Times are in microseconds
+/// since the Unix epoch, by the server's clock.
 ///
-/// A state in debt is stored with a mark. It is read like any other: what is spent exceeds the quota then.
+/// A state in debt is stored with a mark. It is read like any other: what is spent exceeds the
+/// quota then.
 ///
 /// ```
 /// use tollgate::{Quota, store::StoredState};
@@ -32,7 +34,8 @@ pub enum StoredState {
     Bucket {
         /// The time at which the bucket is full.
         full_us: u64,
-        /// The rest of that time, in parts of a microsecond: as many as the amount of the quota that wrote it.
+        /// The rest of that time, in parts of a microsecond: as many as the amount of the quota
+        /// that wrote it.
         part: u64,
         /// The microseconds in which a unit returns.
         pace: f64,
@@ -76,7 +79,8 @@ pub enum StoredState {
     },
     /// A lockout (`k1`).
     Lockout {
-        /// The end of the lockout. For a key that is not locked: the end of the window in which the failures count.
+        /// The end of the lockout. For a key that is not locked: the end of the window in which the
+        /// failures count.
         until_us: u64,
         /// The failures that count.
         failures: u64,
@@ -88,8 +92,8 @@ pub enum StoredState {
 impl StoredState {
     /// Reads the value of a key with this tag. Returns `None` for a value that no script writes.
     ///
-    /// A sliding log is a list in Redis: [`SlidingLog`](Self::SlidingLog) has its length. The values of a calendar window
-    /// are known with the feature `calendar`.
+    /// A sliding log is a list in Redis: [`SlidingLog`](Self::SlidingLog) has its length. The
+    /// values of a calendar window are known with the feature `calendar`.
     #[must_use]
     pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
         by_algorithm!(Algorithm::of_tag(tag)?, Of => {
@@ -100,8 +104,9 @@ impl StoredState {
 
     /// Returns the units that are spent at `now_us`. The key expires at `expires_us`.
     ///
-    /// Without the quota, an interval bucket has the units that it had when it was last written, and a sliding window is
-    /// exact to a millisecond of its period. A sliding log has all units that it holds.
+    /// Without the quota, an interval bucket has the units that it had when it was last written,
+    /// and a sliding window is exact to a millisecond of its period. A sliding log has all units
+    /// that it holds.
     #[must_use]
     pub fn spent(&self, now_us: u64, expires_us: u64, quota: Option<&Quota>) -> u64 {
         match self {
@@ -169,11 +174,12 @@ impl StoredState {
         }
     }
 
-    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody spends. Zero when the
-    /// check fits at `now_us`.
+    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody
+    /// spends. Zero when the check fits at `now_us`.
     ///
-    /// `None` for a cost above the burst, which never fits, and for a sliding log, whose times are entries of a list. The
-    /// wait is exact when the state was written under this quota, or under one of the same rate.
+    /// `None` for a cost above the burst, which never fits, and for a sliding log, whose times are
+    /// entries of a list. The wait is exact when the state was written under this quota, or under
+    /// one of the same rate.
     ///
     /// ```
     /// use std::time::Duration;
@@ -242,8 +248,8 @@ impl StoredState {
     }
 }
 
-/// Returns the time at which at most `room` units are missing in a bucket that is full at `full_us` and a part of a
-/// microsecond.
+/// Returns the time at which at most `room` units are missing in a bucket that is full at `full_us`
+/// and a part of a microsecond.
 fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u64 {
     let (amount, period) = (i128::from(quota.amount()), i128::from(period_us(quota)));
     if (period as f64 / amount as f64).to_bits() == pace.to_bits() && i128::from(part) < amount {
@@ -253,8 +259,8 @@ fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u6
     full_us.saturating_sub((room as f64 * pace).floor() as u64)
 }
 
-/// Returns the microseconds after the start of a window from which on at most `room` of the units of the one before
-/// count.
+/// Returns the microseconds after the start of a window from which on at most `room` of the units
+/// of the one before count.
 fn share_us(units: u64, room: u64, period_us: u64) -> u64 {
     let left = (u128::from(room) * u128::from(period_us)).checked_div(u128::from(units));
     let left = left
@@ -284,7 +290,8 @@ fn bucket(ahead: u64, part: u64, pace: f64, quota: Option<&Quota>) -> u64 {
     (ahead as f64 / pace - 1e-9).ceil().max(0.0) as u64
 }
 
-/// Returns the units that count: those of the current window, and the share of the window before that is still inside.
+/// Returns the units that count: those of the current window, and the share of the window before
+/// that is still inside.
 fn sliding_window(after_us: u64, period_us: u64, current: u64, previous: u64) -> u64 {
     match after_us / period_us {
         0 => current + share(previous, period_us - after_us, period_us),
@@ -432,7 +439,8 @@ mod tests {
             assert_eq!(spent("i1", &[1e6, mark + 500.0], quota), 500);
             assert_eq!(spent("w1", &[1e6, mark + 500.0, 0.0], quota), 500);
         }
-        // Three units per second, the last of which returns a third of a microsecond after the whole ones.
+        // Three units per second, the last of which returns a third of a microsecond after the
+        // whole ones.
         let three = Quota::per_second(3);
         let pace = 1e6 / 3.0;
         assert_eq!(spent("t1", &[6e6, mark + 1.0, pace], Some(&three)), 16);

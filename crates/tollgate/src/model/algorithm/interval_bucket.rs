@@ -1,4 +1,5 @@
-//! A bucket to which n units are added at once every period. The first period starts with the first request.
+//! A bucket to which n units are added at once every period. The first period starts with the first
+//! request.
 
 use super::{
     Meter, Refund, StoredState,
@@ -51,8 +52,8 @@ impl State {
         self.start_us + quota.period_us() - now_us
     }
 
-    /// Returns whether the units of a request with this end were missing last. Its end is the time of the refill after it,
-    /// and the units that were missing then.
+    /// Returns whether the units of a request with this end were missing last. Its end is the time
+    /// of the refill after it, and the units that were missing then.
     fn ends_at(&self, quota: &Quota, (fill_us, used): Span) -> bool {
         let passed = (self.start_us + quota.period_us()).checked_sub(fill_us);
         passed.is_some_and(|passed| {
@@ -66,8 +67,9 @@ impl Meter for State {
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let mut state = *self;
         if state.used > policy.quota_ref().burst() {
-            // The burst was lowered since the state was stored, or the state is in debt. What is read of it is cut at the start of
-            // the period, so the next refill comes in time although nothing is stored.
+            // The burst was lowered since the state was stored, or the state is in debt. What is
+            // read of it is cut at the start of the period, so the next refill comes in time
+            // although nothing is stored.
             let is_in_debt = state.used >= MARK;
             let most = if is_in_debt {
                 Self::most_spent(policy)
@@ -140,7 +142,8 @@ impl Meter for State {
         }
     }
 
-    /// Returns units that were spent since the last refill, or that waited for it. A refill may have returned older ones.
+    /// Returns units that were spent since the last refill, or that waited for it. A refill may
+    /// have returned older ones.
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
         let quota = refund.policy.quota_ref();
         let (settled, _) = self.refill(quota, refund.now_us);
@@ -264,8 +267,8 @@ impl Meter for State {
     }
 }
 
-/// Returns the most units that are missing before a check which goes into debt. One that costs the burst then owes no more
-/// than the most.
+/// Returns the most units that are missing before a check which goes into debt. One that costs the
+/// burst then owes no more than the most.
 fn most_before(quota: &Quota) -> u64 {
     quota.burst() * (MOST_BURSTS - 1)
 }

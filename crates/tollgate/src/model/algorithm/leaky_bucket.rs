@@ -1,4 +1,5 @@
-//! A queue of b units that drains at n per W: the units missing in a [bucket](super::token_bucket) are those that wait.
+//! A queue of b units that drains at n per W: the units missing in a [bucket](super::token_bucket)
+//! are those that wait.
 
 use super::{
     Meter, Refund, StoredState,
@@ -13,7 +14,8 @@ use crate::{
 
 pub(crate) type State = Bucket;
 
-/// Returns the time within which the queue has to be empty again after a check. It never holds more than its burst.
+/// Returns the time within which the queue has to be empty again after a check. It never holds more
+/// than its burst.
 #[inline]
 fn ceiling(policy: &Policy, ask: Ask) -> Span {
     let quota = policy.quota_ref();

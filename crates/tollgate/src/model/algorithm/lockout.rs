@@ -18,14 +18,16 @@ pub(crate) struct LockTimes {
     pub(crate) longest_us: u64,
 }
 
-/// Counts the failures of a key, on the heap: nearly every key has failed nothing, and its state stays small.
+/// Counts the failures of a key, on the heap: nearly every key has failed nothing, and its state
+/// stays small.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State(Option<Box<Failures>>);
 
 /// The failures of a key, and its lockouts.
 ///
-/// The key is *locked* while its failures are as many as the amount of the quota. Failures that became as many because the
-/// amount was lowered lock it until the end of their window, which is no lockout. So the store marks a lockout.
+/// The key is *locked* while its failures are as many as the amount of the quota. Failures that
+/// became as many because the amount was lowered lock it until the end of their window, which is no
+/// lockout. So the store marks a lockout.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Failures {
     /// The time of the first failure that counts: the start of the window.
@@ -61,7 +63,8 @@ impl Failures {
         self.count == 0 && self.level == 0
     }
 
-    /// Returns the time of the lockout that follows this state, in microseconds: it doubles each time.
+    /// Returns the time of the lockout that follows this state, in microseconds: it doubles each
+    /// time.
     fn lock_us(&self, policy: &Policy) -> u64 {
         let lock = policy.lock_times();
         (u128::from(lock.first_us) << self.level).min(u128::from(lock.longest_us)) as u64
@@ -117,8 +120,8 @@ impl Failures {
         }
     }
 
-    /// Takes back failures of a window or a lockout that is not over, and with them the lockout to which they led. Returns
-    /// whether there are some.
+    /// Takes back failures of a window or a lockout that is not over, and with them the lockout to
+    /// which they led. Returns whether there are some.
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
         let is_open =
             self.count > 0 && self.until_us > refund.now_us && refund.spent_us >= self.start_us;
@@ -217,8 +220,9 @@ impl Meter for State {
         is_written
     }
 
-    /// Returns the failures, and the times until the window closes, until the lockout ends, and until the lockouts that have
-    /// ended are forgotten. A time is 0 when there is nothing to wait for.
+    /// Returns the failures, and the times until the window closes, until the lockout ends, and
+    /// until the lockouts that have ended are forgotten. A time is 0 when there is nothing to wait
+    /// for.
     #[inline]
     fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
         let Some(failures) = &self.0 else {
@@ -312,8 +316,8 @@ impl Meter for State {
         }
     }
 
-    /// Returns a state that ages as the one with these words. The words do not tell how many lockouts came before, and nobody
-    /// asks.
+    /// Returns a state that ages as the one with these words. The words do not tell how many
+    /// lockouts came before, and nobody asks.
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let [count, closes_us, until_us, forgotten_us] = *words;
         let failures = Failures {

@@ -11,9 +11,10 @@ use crate::{
 
 /// The units that come back to a held state.
 ///
-/// `end` is the end of the places that a request has in a queue or in a debt, or the time at which a token bucket would have been
-/// full. Only the last places are taken back: the requests behind keep their turns, and a place between them would be given
-/// to two requests. `None` returns the last places.
+/// `end` is the end of the places that a request has in a queue or in a debt, or the time at which
+/// a token bucket would have been full. Only the last places are taken back: the requests behind
+/// keep their turns, and a place between them would be given to two requests. `None` returns the
+/// last places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refund<'a> {
     pub(crate) policy: &'a Policy,
@@ -29,14 +30,16 @@ pub(crate) struct Refund<'a> {
 
 /// Meters a policy: the state of one key, and the steps of a decision.
 ///
-/// Each algorithm has one type with this trait, in a file of its name. [`State`](super::State) calls it by a `match` over the
-/// [table](super::table), without a pointer. A *settled* state is one that [`settle`](Self::settle) returned. All methods
-/// but that one, [`looked_at`](Self::mark_as_debt) and the bytes expect a settled state.
+/// Each algorithm has one type with this trait, in a file of its name. [`State`](super::State)
+/// calls it by a `match` over the [table](super::table), without a pointer. A *settled* state is
+/// one that [`settle`](Self::settle) returned. All methods but that one,
+/// [`looked_at`](Self::mark_as_debt) and the bytes expect a settled state.
 ///
-/// `other` is the pace at which the state was stored, see [`Quota::pace`](crate::Quota::pace), if it is not that of the policy.
-/// Only a bucket knows its pace.
+/// `other` is the pace at which the state was stored, see [`Quota::pace`](crate::Quota::pace), if
+/// it is not that of the policy. Only a bucket knows its pace.
 pub(crate) trait Meter: Sized + Clone + Default {
-    /// A state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
+    /// A state that admits a check may be in debt. Only a sliding window counts a debt of the
+    /// window before.
     const ADMITS_IN_DEBT: bool = false;
 
     /// Returns this state at `now_us` under `policy`, and whether it had to be mended.
@@ -58,8 +61,8 @@ pub(crate) trait Meter: Sized + Clone + Default {
 
     /// Returns this state at `now_us` for a settlement, and whether it was marked as a debt.
     ///
-    /// A settlement comes with the policy of its decision, which others may have changed since. It returns or charges its own
-    /// units, and corrects nothing: what another quota admitted stays.
+    /// A settlement comes with the policy of its decision, which others may have changed since. It
+    /// returns or charges its own units, and corrects nothing: what another quota admitted stays.
     fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
         (self.settle(policy, None, now_us).0, false)
     }
@@ -78,14 +81,14 @@ pub(crate) trait Meter: Sized + Clone + Default {
         }
     }
 
-    /// Returns the words of a check that charges nothing to this stored state, which stays as it is. `None` when they are
-    /// those of the settled state.
+    /// Returns the words of a check that charges nothing to this stored state, which stays as it
+    /// is. `None` when they are those of the settled state.
     fn kept_words(&self, _policy: &Policy, _pace: f64, _now_us: u64, _ask: Ask) -> Option<Words> {
         None
     }
 
-    /// Charges a cost that need not fit to a held state, up to [the most](Self::most_spent). Returns whether the state is
-    /// written.
+    /// Charges a cost that need not fit to a held state, up to [the most](Self::most_spent).
+    /// Returns whether the state is written.
     fn owe(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, cost: u64) -> bool {
         let cost = cost.min(Self::most_spent(policy).saturating_sub(self.spent()));
         if cost > 0 {
@@ -117,8 +120,8 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Returns the time at which this state equals a fresh one.
     fn fresh_at(&self, policy: &Policy) -> u64;
 
-    /// Returns the bytes that are stored: those that the script writes. Of a log, which is a list there, each entry follows
-    /// its length.
+    /// Returns the bytes that are stored: those that the script writes. Of a log, which is a list
+    /// there, each entry follows its length.
     fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8>;
 
     /// Returns the time at which the bytes expire, in milliseconds since the Unix epoch.
@@ -126,14 +129,15 @@ pub(crate) trait Meter: Sized + Clone + Default {
         self.fresh_at(policy) / 1_000 + 1
     }
 
-    /// Reads the bytes of a state, and the number behind it: the pace of a bucket, the length of a window, or 0. `None` for
-    /// bytes that are never stored.
+    /// Reads the bytes of a state, and the number behind it: the pace of a bucket, the length of a
+    /// window, or 0. `None` for bytes that are never stored.
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)>;
 
     /// Returns this state as tools see it, with the number behind it.
     fn shown(&self, beside: f64) -> StoredState;
 
-    /// Derives the numbers that a caller sees from the words. By default the words are the used units and the three times.
+    /// Derives the numbers that a caller sees from the words. By default the words are the used
+    /// units and the three times.
     fn numbers(policy: &Policy, words: &Words, _denied: Ask) -> Numbers {
         let [used, retry_us, reset_us, more_us] = *words;
         Numbers {
@@ -144,23 +148,26 @@ pub(crate) trait Meter: Sized + Clone + Default {
         }
     }
 
-    /// Returns the time until the turn of a request that charged `charged` units, or until its debt is paid, in microseconds.
+    /// Returns the time until the turn of a request that charged `charged` units, or until its debt
+    /// is paid, in microseconds.
     fn delay_us(_policy: &Policy, _words: &Words, _charged: u64) -> u64 {
         0
     }
 
-    /// Returns the end of the places of a request: two numbers that the refund of the script takes. `is_owed` tells whether
-    /// it left a debt.
+    /// Returns the end of the places of a request: two numbers that the refund of the script takes.
+    /// `is_owed` tells whether it left a debt.
     fn end_of(_words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
         None
     }
 
-    /// Returns the words as they were before the last `units` units were charged at the same instant.
+    /// Returns the words as they were before the last `units` units were charged at the same
+    /// instant.
     fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
         words[0] = words[0].saturating_sub(units);
     }
 
-    /// Returns the state that has these words. `None` for an algorithm with more in its state than in its words.
+    /// Returns the state that has these words. `None` for an algorithm with more in its state than
+    /// in its words.
     fn of_words(_policy: &Policy, _words: &Words, _now_us: u64) -> Option<Self> {
         None
     }
@@ -175,9 +182,11 @@ pub(crate) trait Meter: Sized + Clone + Default {
         (ask.limit(policy.quota_ref().burst()), None)
     }
 
-    /// Decides for a set of one policy, in place. Returns the level, and whether the state was changed.
+    /// Decides for a set of one policy, in place. Returns the level, and whether the state was
+    /// changed.
     ///
-    /// Inlined: the steps of each algorithm then compile into one function, without calls between them.
+    /// Inlined: the steps of each algorithm then compile into one function, without calls between
+    /// them.
     #[inline(always)]
     fn decide(
         &mut self,

@@ -1,7 +1,8 @@
 //! The algorithms, as pure functions of a state, the current time and a cost.
 //!
 //! The in-process store runs them, and the tests compare the Lua scripts with them bit for bit.
-//! Each algorithm has a row in the [table], a file here and a file in `scripts/`, both with the same five steps, see [`Meter`]:
+//! Each algorithm has a row in the [table], a file here and a file in `scripts/`, both with the
+//! same five steps, see [`Meter`]:
 //!
 //! 1. *settle* brings a stored state to the current time and to the current quota;
 //! 2. *fits* tests whether a cost fits;
@@ -9,8 +10,8 @@
 //! 4. *refund* returns a cost;
 //! 5. *words* returns the few integers from which [`numbers()`] derives what the caller sees.
 //!
-//! Two more steps belong to reservations: *owe* charges a cost that does not fit, see [`debt`], and *remember* keeps what a late
-//! refund has to know, see [`trace`].
+//! Two more steps belong to reservations: *owe* charges a cost that does not fit, see [`debt`], and
+//! *remember* keeps what a late refund has to know, see [`trace`].
 //!
 //! A settled state is stored when it was charged, and when it had to be *mended*: when it was
 //! impossibly far ahead of the clock, or was written under another quota. In all other cases it is
@@ -57,18 +58,19 @@ use table::{Facts, Row};
 pub(crate) use table::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers, unspent};
 pub(crate) use table::{args, ceiling_args, later, lowered, most_spent};
 
-// A row has the documentation, the variant with a sample of its arguments, the name of its files (`NAME.rs` here and
-// `scripts/NAME.lua`), the tag of its layout, and its `Facts`. Whoever lists algorithms, or distinguishes them, reads them here.
+// A row has the documentation, the variant with a sample of its arguments, the name of its files
+// (`NAME.rs` here and `scripts/NAME.lua`), the tag of its layout, and its `Facts`. Whoever lists
+// algorithms, or distinguishes them, reads them here.
 table! { $
     /// Selects how a [`Policy`](crate::Policy) meters its quota.
     ///
     /// In the table, n is the amount of the quota, W its period, b its burst and m the number of
-    /// buckets. L is the length of any interval, including its start and excluding its end. A client
-    /// that times its requests can reach each bound.
+    /// buckets. L is the length of any interval, including its start and excluding its end. A
+    /// client that times its requests can reach each bound.
     ///
     /// Each algorithm is exact up to its largest n. Larger quotas are refused by
-    /// [`Policy::try_new`](crate::Policy::try_new) and its siblings. n and b are at most
-    /// 999 999 999 999 999 (10¹⁵ − 1) for the buckets and the windows, 4 294 967 295 (2³² − 1) for the
+    /// [`Policy::try_new`](crate::Policy::try_new) and its siblings. n and b are at most 999 999
+    /// 999 999 999 (10¹⁵ − 1) for the buckets and the windows, 4 294 967 295 (2³² − 1) for the
     /// sliding window and the sliding buckets, and 100 000 for the sliding log.
     ///
     /// | algorithm | most units admitted | stored per key | use it for |
@@ -136,8 +138,9 @@ table! { $
 
     /// Counts units in periods of the calendar: local days, weeks, months or years.
     ///
-    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit. Needs the feature
-    /// `calendar`. See [`Policy::calendar_window`](crate::Policy::calendar_window).
+    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit.
+    /// Needs the feature `calendar`. See
+    /// [`Policy::calendar_window`](crate::Policy::calendar_window).
     ["calendar"] CalendarWindow {
         /// Sets the period.
         unit: crate::CalendarUnit = crate::CalendarUnit::Month,
@@ -157,7 +160,8 @@ table! { $
     WindowFromFirstHit => window_from_first_hit, "h1",
         Facts::WINDOW;
 
-    /// Counts the current window in full, and the previous window in proportion to its part within the last W.
+    /// Counts the current window in full, and the previous window in proportion to its part within
+    /// the last W.
     ///
     /// The windows start at multiples of W since the Unix epoch. n is at most 4 294 967 295. See
     /// [`Policy::sliding_window`](crate::Policy::sliding_window).
@@ -189,7 +193,8 @@ table! { $
     SlidingLog => sliding_log, "s1",
         Facts { words: 4, is_tagged: true, ..Facts::WINDOW };
 
-    /// Denies for a time after n failures in a window of length W, which opens with the first failure.
+    /// Denies for a time after n failures in a window of length W, which opens with the first
+    /// failure.
     ///
     /// Each lockout lasts twice as long as the one before, up to the longest. See
     /// [`Policy::lockout`](crate::Policy::lockout).
@@ -198,7 +203,8 @@ table! { $
     Lockout {
         /// Sets the time of the first lockout: 1 µs to 3650 days.
         first: std::time::Duration = std::time::Duration::from_secs(60),
-        /// Sets the longest time of a lockout, and the time after which lockouts are forgotten: `first` to 3650 days.
+        /// Sets the longest time of a lockout, and the time after which lockouts are forgotten:
+        /// `first` to 3650 days.
         longest: std::time::Duration = std::time::Duration::from_secs(3_600),
     } => lockout, "k1",
         Facts {

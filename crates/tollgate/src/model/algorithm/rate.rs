@@ -1,4 +1,5 @@
-//! The rate at which a bucket was stored, when it is not that of the policy: the quota has changed since, or others know another.
+//! The rate at which a bucket was stored, when it is not that of the policy: the quota has changed
+//! since, or others know another.
 
 use super::{
     debt::{MARK, MOST_BURSTS, MOST_US},
@@ -15,8 +16,8 @@ use crate::{
 
 /// The rate at which the units of a settlement are measured: that of the stored bucket.
 ///
-/// A settlement may come with a quota that is not in force any more. It then changes nothing but its own units: what is stored
-/// is not cut to the burst of its quota, and keeps its rate.
+/// A settlement may come with a quota that is not in force any more. It then changes nothing but
+/// its own units: what is stored is not cut to the burst of its quota, and keeps its rate.
 pub(super) struct Rate<'a> {
     pub(super) quota: &'a Quota,
     /// The time of a unit at which the bucket was stored, if it is another one.
@@ -72,8 +73,8 @@ impl<'a> Rate<'a> {
         cost.min(self.quota.burst() * MOST_BURSTS)
     }
 
-    /// Returns how much of `step` the bucket has to miss still after `passed_us`: no more has accrued in that time, at the
-    /// faster of the two rates.
+    /// Returns how much of `step` the bucket has to miss still after `passed_us`: no more has
+    /// accrued in that time, at the faster of the two rates.
     pub(super) fn owed(&self, step: Span, passed_us: u64) -> Span {
         let passed_us = match self.other {
             Some(other) if other > self.quota.pace() => {
@@ -92,7 +93,8 @@ fn bounded(us: f64) -> u64 {
     us.min(MOST_US as f64) as u64
 }
 
-/// Returns the time of the units that were stored as `ahead` at this pace, at the rate of the quota.
+/// Returns the time of the units that were stored as `ahead` at this pace, at the rate of the
+/// quota.
 pub(super) fn converted(ahead: u64, pace: f64, quota: &Quota) -> u64 {
     let units = ahead as f64 / pace;
     let is_known = units >= 0.0 && units <= MAX_EXACT as f64;
@@ -104,7 +106,8 @@ pub(super) fn converted(ahead: u64, pace: f64, quota: &Quota) -> u64 {
     ahead.min(MAX_EXACT as f64) as u64
 }
 
-/// Returns the words of a check that charges nothing to a bucket of another pace. Leased units are counted at one rate.
+/// Returns the words of a check that charges nothing to a bucket of another pace. Leased units are
+/// counted at one rate.
 pub(super) fn kept_words(
     bucket: &Bucket,
     policy: &Policy,
@@ -121,11 +124,12 @@ pub(super) fn kept_words(
 }
 
 impl Bucket {
-    /// Returns the words of a check that charges nothing to this bucket, which was stored at this pace and stays as it is.
-    /// `None` when it is mended.
+    /// Returns the words of a check that charges nothing to this bucket, which was stored at this
+    /// pace and stays as it is. `None` when it is mended.
     ///
-    /// The units return at the rate at which they were stored. So a cost that does not fit is admitted at the time that the words
-    /// tell, and not at that of this rate. Without a cost they are those of the units that are spent.
+    /// The units return at the rate at which they were stored. So a cost that does not fit is
+    /// admitted at the time that the words tell, and not at that of this rate. Without a cost they
+    /// are those of the units that are spent.
     fn of_other_rate(
         mut self,
         quota: &Quota,
@@ -156,7 +160,8 @@ impl Bucket {
         })
         .0
         .saturating_sub(step.0 + u64::from(step.1 > 0));
-        // The most that is stored when the cost fits: the quotient of doubles may be one too high or too low.
+        // The most that is stored when the cost fits: the quotient of doubles may be one too high
+        // or too low.
         let mut least = ((room as f64 / quota.pace() * pace) as u64).min(stored);
         if converted(least, pace, quota) > room {
             least = least.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! A window of m sub-windows (buckets) with one counter each. The current bucket and the m before it
-//! count in full, so no interval of length W ever holds more than n units.
+//! A window of m sub-windows (buckets) with one counter each. The current bucket and the m before
+//! it count in full, so no interval of length W ever holds more than n units.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,8 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// Returns the time at which the bucket with index `at` stops counting, in microseconds since the Unix epoch.
+    /// Returns the time at which the bucket with index `at` stops counting, in microseconds since
+    /// the Unix epoch.
     fn expires_us(self, at: u64) -> u64 {
         (at + self.count + 1) * self.width_us
     }

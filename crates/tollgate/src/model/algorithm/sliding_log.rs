@@ -83,7 +83,8 @@ impl Meter for State {
         ask.cost == 0 || self.spent() + ask.cost <= ask.limit(policy.quota_ref().amount())
     }
 
-    /// Adds one entry for each unit at `now_us`, or at the time of the newest entry when the clock went back.
+    /// Adds one entry for each unit at `now_us`, or at the time of the newest entry when the clock
+    /// went back.
     fn charge(&mut self, _policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
         let log = self.0.get_or_insert_with(|| {
             Box::new(Log {

@@ -40,8 +40,8 @@ impl State {
             state.start_us = start;
             mended = true;
         } else if state.start_us >= start {
-            // The current window, or the next one when the clock went back a little, or a start that
-            // was aligned to another period.
+            // The current window, or the next one when the clock went back a little, or a start
+            // that was aligned to another period.
             let at = state.start_us.max(now_us);
             state.start_us = at - at % period;
         } else {
@@ -55,7 +55,8 @@ impl State {
         (state, mended && state.counts() != (0, 0))
     }
 
-    /// Returns the time until the window ends. It is more than a period when the window has not begun.
+    /// Returns the time until the window ends. It is more than a period when the window has not
+    /// begun.
     fn left(&self, quota: &Quota, now_us: u64) -> u64 {
         self.start_us + quota.period_us() - now_us
     }
@@ -71,7 +72,8 @@ impl Meter for State {
             state.start_us -= IN_DEBT;
             most = most.saturating_mul(MOST_BURSTS as u32);
         }
-        // The amount was lowered. The counts are cut as often as they are read, and need not be stored.
+        // The amount was lowered. The counts are cut as often as they are read, and need not be
+        // stored.
         state.current = state.current.min(most);
         state.previous = state.previous.min(most);
         state.moved_to(policy.quota_ref(), now_us)
@@ -197,8 +199,8 @@ impl Meter for State {
     fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
         let (quota, [current, previous, left, _]) = (policy.quota_ref(), *words);
         let (amount, period) = (quota.amount(), quota.period_us());
-        // Returns the time for which a previous window of `count` units may still overlap, so that its
-        // share is at most `room`.
+        // Returns the time for which a previous window of `count` units may still overlap, so that
+        // its share is at most `room`.
         let share = |room: u64, count: u64| {
             u64::try_from(product(room, period) / u128::from(count.max(1))).unwrap_or(u64::MAX)
         };

@@ -20,7 +20,8 @@ impl State {
         by_algorithm!(algorithm, Of => Of::default().into())
     }
 
-    /// Brings this state to `now_us` under `policy`. It was stored at the pace `other`, if that is not the policy's.
+    /// Brings this state to `now_us` under `policy`. It was stored at the pace `other`, if that is
+    /// not the policy's.
     ///
     /// A state on the heap [is moved out](Self::is_moved) unless it had to be mended. The caller
     /// puts it back when it stores nothing.
@@ -31,7 +32,8 @@ impl State {
         })
     }
 
-    /// Decides for a set of one policy, in place. Returns the level, and whether the state was changed.
+    /// Decides for a set of one policy, in place. Returns the level, and whether the state was
+    /// changed.
     #[inline(always)]
     pub(crate) fn decide(
         &mut self,
@@ -59,8 +61,8 @@ impl State {
         by_state!(self, state => Meter::charge(state, policy, now_us, cost, tag));
     }
 
-    /// Brings this state to `now_us` for a settlement. Returns whether it was marked. A state on the heap is moved out, as
-    /// by [`settle`](Self::settle).
+    /// Brings this state to `now_us` for a settlement. Returns whether it was marked. A state on
+    /// the heap is moved out, as by [`settle`](Self::settle).
     pub(crate) fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
         by_state!(self, state => {
             let (state, was_marked) = Meter::hold(state, policy, now_us);
@@ -84,8 +86,8 @@ impl State {
         by_state!(self, state => Meter::mark_held(state, policy, other, now_us, was_marked));
     }
 
-    /// Returns the words of a check that charges nothing to this state, which was stored at another pace, when they are not those
-    /// of the settled state.
+    /// Returns the words of a check that charges nothing to this state, which was stored at another
+    /// pace, when they are not those of the settled state.
     pub(crate) fn kept_words(
         &self,
         policy: &Policy,
@@ -96,8 +98,8 @@ impl State {
         by_state!(self, state => Meter::kept_words(state, policy, pace, now_us, ask))
     }
 
-    /// Charges `cost` to a held state although it need not fit, up to [the most](Meter::most_spent) that is spent in debt.
-    /// Returns whether the state is written.
+    /// Charges `cost` to a held state although it need not fit, up to [the most](Meter::most_spent)
+    /// that is spent in debt. Returns whether the state is written.
     pub(crate) fn owe(
         &mut self,
         policy: &Policy,
@@ -108,7 +110,8 @@ impl State {
         by_state!(self, state => Meter::owe(state, policy, other, now_us, cost))
     }
 
-    /// Lets a settled state that was charged by a reservation remember what a late refund has to know.
+    /// Lets a settled state that was charged by a reservation remember what a late refund has to
+    /// know.
     pub(crate) fn remember(&mut self, now_us: u64) {
         by_state!(self, state => Meter::remember(state, now_us));
     }
@@ -118,8 +121,8 @@ impl State {
         by_state!(self, state => Meter::mark_debt(state, policy, now_us));
     }
 
-    /// Returns what a look at this state reads: one that holds more than the quota, because that was lowered, is not
-    /// corrected, because nothing is stored. It is read as a debt.
+    /// Returns what a look at this state reads: one that holds more than the quota, because that
+    /// was lowered, is not corrected, because nothing is stored. It is read as a debt.
     pub(crate) fn looked_at(&self) -> Self {
         let mut state = self.clone();
         by_state!(&mut state, state => Meter::mark_as_debt(state));
@@ -137,7 +140,8 @@ impl State {
         by_state!(self, state => Meter::words(state, policy, now_us, denied))
     }
 
-    /// Returns the time at which the state equals a fresh one. It is not after the current time when the state is fresh.
+    /// Returns the time at which the state equals a fresh one. It is not after the current time
+    /// when the state is fresh.
     pub(crate) fn fresh_at(&self, policy: &Policy) -> u64 {
         by_state!(self, state => Meter::fresh_at(state, policy))
     }
@@ -152,7 +156,8 @@ impl State {
         by_state!(self, state => Meter::to_bytes(state, policy, other))
     }
 
-    /// Reads the bytes of a state under `policy`, and the pace at which it was stored, if that is not the policy's.
+    /// Reads the bytes of a state under `policy`, and the pace at which it was stored, if that is
+    /// not the policy's.
     pub(crate) fn of_bytes(policy: &Policy, bytes: &[u8]) -> Option<(Self, Option<f64>)> {
         let (state, beside): (Self, f64) = by_algorithm!(policy.algorithm(), Of => {
             let (state, beside) = <Of as Meter>::of_bytes(bytes)?;

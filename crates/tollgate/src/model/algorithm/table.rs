@@ -1,4 +1,5 @@
-//! Holds what a row of the table has, what is made from the rows, and the functions over all algorithms.
+//! Holds what a row of the table has, what is made from the rows, and the functions over all
+//! algorithms.
 //!
 //! The functions derive the numbers that a caller sees from the words of a level.
 
@@ -9,8 +10,8 @@ use crate::{
     model::{cost::Ask, quota::Span},
 };
 
-/// Includes one source file. Fails to compile when the file does not begin with its header: then a link was packed
-/// instead of the file.
+/// Includes one source file. Fails to compile when the file does not begin with its header: then a
+/// link was packed instead of the file.
 macro_rules! source {
     ($($name:tt)+) => {{
         const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/", $($name)+, ".lua"));
@@ -42,13 +43,15 @@ pub(crate) struct Facts {
     pub(crate) is_queue: bool,
     /// A refund depends on the time until the bucket is full, as it was after the request.
     pub(crate) is_queued: bool,
-    /// The second word of a level is a part of the first one: zero where the amount divides the period.
+    /// The second word of a level is a part of the first one: zero where the amount divides the
+    /// period.
     pub(crate) is_parted: bool,
     /// Replicas may take units in advance.
     pub(crate) is_leasable: bool,
     /// The tag of a check is stored, in a list.
     pub(crate) is_tagged: bool,
-    /// Reads the arguments of an algorithm that has some: from its whole text, and from what follows its name.
+    /// Reads the arguments of an algorithm that has some: from its whole text, and from what
+    /// follows its name.
     pub(crate) parse: Option<Parse>,
 }
 
@@ -100,8 +103,8 @@ pub(crate) struct Row {
     pub(crate) facts: Facts,
 }
 
-/// Makes the types and the dispatch from the rows. The row of a feature exists with the feature alone. The first token is the
-/// dollar of the macros that are made.
+/// Makes the types and the dispatch from the rows. The row of a feature exists with the feature
+/// alone. The first token is the dollar of the macros that are made.
 macro_rules! table {
     (
         $d:tt
@@ -260,7 +263,8 @@ impl Algorithm {
         self.row().tag
     }
 
-    /// Returns the algorithm whose states have this [tag](Self::tag). An algorithm with arguments has sample arguments.
+    /// Returns the algorithm whose states have this [tag](Self::tag). An algorithm with arguments
+    /// has sample arguments.
     ///
     /// ```
     /// use tollgate::Algorithm;
@@ -299,9 +303,11 @@ impl Algorithm {
         self.facts().is_queue
     }
 
-    /// Returns `true` when replicas may [lease](crate::Policy::leased) units of a policy of this algorithm.
+    /// Returns `true` when replicas may [lease](crate::Policy::leased) units of a policy of this
+    /// algorithm.
     ///
-    /// A leased unit has no place in the queue of a leaky bucket, and a lockout has none to give away.
+    /// A leased unit has no place in the queue of a leaky bucket, and a lockout has none to give
+    /// away.
     ///
     /// ```
     /// use tollgate::Algorithm;
@@ -336,8 +342,9 @@ impl Algorithm {
         self.tag() == other.tag()
     }
 
-    /// Returns `true` when a refund depends on the time until the bucket is full, as it was after the request. `is_capped`
-    /// is set when the request had a ceiling: an interval bucket that went into debt has given out places.
+    /// Returns `true` when a refund depends on the time until the bucket is full, as it was after
+    /// the request. `is_capped` is set when the request had a ceiling: an interval bucket that went
+    /// into debt has given out places.
     pub(crate) const fn is_queued(self, is_capped: bool) -> bool {
         self.facts().is_queued || is_capped && self.has_burst()
     }
@@ -360,8 +367,8 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>)
     numbers
 }
 
-/// Returns the delay of a request that charged `charged` units, in microseconds: the time until its turn in a queue, or until
-/// the debt into which it went is paid.
+/// Returns the delay of a request that charged `charged` units, in microseconds: the time until its
+/// turn in a queue, or until the debt into which it went is paid.
 pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::delay_us(policy, &level.words, charged))
 }
@@ -398,7 +405,8 @@ pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
     words
 }
 
-/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent since.
+/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent
+/// since.
 pub(crate) fn later(
     policy: &Policy,
     level: &PolicyLevel,
@@ -437,7 +445,8 @@ pub(crate) fn later(
     later
 }
 
-/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, with at most `most` units left.
+/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, with at most `most`
+/// units left.
 pub(crate) fn lowered(
     policy: &Policy,
     level: &PolicyLevel,
@@ -479,7 +488,8 @@ pub(crate) fn lowered(
     level
 }
 
-/// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its state than in its words.
+/// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its
+/// state than in its words.
 fn state_of(policy: &Policy, words: &Words, at_us: u64) -> Option<State> {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::of_words(policy, words, at_us).map(State::from))
 }

@@ -1,8 +1,9 @@
 //! A bucket that gains n units per W. The missing units come back one by one.
 //!
-//! Its state is the time at which it will be full again. This form is called virtual scheduling, or the generic cell rate
-//! algorithm (GCRA) of ITU-T I.371. A [leaky bucket](super::leaky_bucket) has the same state: the units that miss here wait
-//! there. After a reservation or a late refund, a token bucket has a [trace](super::trace).
+//! Its state is the time at which it will be full again. This form is called virtual scheduling, or
+//! the generic cell rate algorithm (GCRA) of ITU-T I.371. A [leaky bucket](super::leaky_bucket) has
+//! the same state: the units that miss here wait there. After a reservation or a late refund, a
+//! token bucket has a [trace](super::trace).
 //!
 //! One unit takes T = W/n µs. T is rarely a whole number, so a time is stored as whole microseconds
 //! and a remainder in 1/n µs. k periods then give exactly k·n units, for any n and W. Every stored
@@ -31,11 +32,12 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Brings the bucket to `now_us`. It was stored at the pace `other`, if that is not the quota's. Returns `true` when it had to
-    /// be mended.
+    /// Brings the bucket to `now_us`. It was stored at the pace `other`, if that is not the
+    /// quota's. Returns `true` when it had to be mended.
     ///
-    /// A bucket of another rate that is full again within its own drain time is read, and not mended: it holds what others
-    /// spent who know the other rate. One that holds more than the burst then has no room for any cost.
+    /// A bucket of another rate that is full again within its own drain time is read, and not
+    /// mended: it holds what others spent who know the other rate. One that holds more than the
+    /// burst then has no room for any cost.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -57,7 +59,8 @@ impl Bucket {
         if other.is_some() || self.part >= quota.amount() {
             let most = if is_in_debt { most(quota) } else { top };
             let is_kept = is_kept && other.is_some() && self.ahead(now_us).0 <= most.0;
-            // The rate has changed: keep the spent units, not the time in which they would have returned.
+            // The rate has changed: keep the spent units, not the time in which they would have
+            // returned.
             let pace = other.unwrap_or_else(|| quota.pace());
             let ahead = converted(self.ahead_of_part(now_us, pace), pace, quota);
             (self.full_us, self.part) = (now_us + ahead, 0);
@@ -80,8 +83,8 @@ impl Bucket {
         mended
     }
 
-    /// Returns the time until the bucket is full. Where many units accrue in a microsecond, a part of one is worth units too,
-    /// and is rounded up.
+    /// Returns the time until the bucket is full. Where many units accrue in a microsecond, a part
+    /// of one is worth units too, and is rounded up.
     pub(super) fn ahead_of_part(&self, now_us: u64, pace: f64) -> u64 {
         self.full_us - now_us + u64::from(self.part > 0 && pace < 1.0)
     }
@@ -116,8 +119,8 @@ impl Bucket {
         (self.full_us, self.part) = add(quota, (self.full_us, self.part), quota.span(cost));
     }
 
-    /// Charges a cost that need not fit, and takes back nothing that others charged beyond the most. At another rate it is not
-    /// known whether that is a debt, so it is marked as one.
+    /// Charges a cost that need not fit, and takes back nothing that others charged beyond the
+    /// most. At another rate it is not known whether that is a debt, so it is marked as one.
     pub(super) fn owe(&mut self, rate: &Rate<'_>, now_us: u64, cost: u64) {
         let ahead = self.ahead(now_us);
         let (whole, part) = add(rate.quota, ahead, rate.charged(cost))
@@ -207,7 +210,8 @@ impl Bucket {
     }
 }
 
-/// Returns the time within which a bucket has to be full again after a check, at most `most` if it has a ceiling.
+/// Returns the time within which a bucket has to be full again after a check, at most `most` if it
+/// has a ceiling.
 #[inline]
 pub(super) fn ceiling_within(quota: &Quota, ask: Ask, most: impl FnOnce() -> Span) -> Span {
     if ask.ceiling.is_none() {
@@ -250,8 +254,8 @@ pub(super) fn args(quota: &Quota) -> [Option<u64>; 3] {
     [Some(quota.period_us()), Some(quota.burst()), None]
 }
 
-/// Returns the expiry of a bucket that is stored until this time: the end of the second, so that further charges within it do
-/// not change the expiry.
+/// Returns the expiry of a bucket that is stored until this time: the end of the second, so that
+/// further charges within it do not change the expiry.
 pub(super) fn expires_ms(ends_us: u64) -> u64 {
     (ends_us / 1_000_000 + 1) * 1_000
 }
@@ -264,11 +268,13 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
     words[1] = words[1] + borrow * quota.amount() - part;
 }
 
-/// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
+/// Derives the numbers from the time until the bucket is full. The words are whole microseconds and
+/// a remainder.
 #[inline]
 pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbers {
     match quota.span(1) {
-        // Usually a unit takes a whole number of microseconds, and 64 bits suffice for every product.
+        // Usually a unit takes a whole number of microseconds, and 64 bits suffice for every
+        // product.
         (unit, 0) if words[1] == 0 => whole_numbers(quota, unit, words[0], cost, ceiling.0),
         _ => wide_numbers(quota, words, cost, ceiling),
     }
@@ -324,8 +330,8 @@ pub(crate) fn turn_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
     ceil_div(before.max(0), n)
 }
 
-/// Returns the delay of a request that was charged to a token bucket: the time until the debt in which it left the bucket is
-/// paid, in microseconds.
+/// Returns the delay of a request that was charged to a token bucket: the time until the debt in
+/// which it left the bucket is paid, in microseconds.
 pub(crate) fn debt_us(quota: &Quota, words: &Words) -> u64 {
     if (words[0], words[1]) <= quota.span(quota.burst()) {
         return 0;
@@ -380,8 +386,8 @@ impl State {
 
 /// Returns the time within which the bucket has to be full again after a check.
 ///
-/// It goes into debt while it has spent at most a burst less than the most, whatever the cost: so a large cost waits for room
-/// no longer than a small one.
+/// It goes into debt while it has spent at most a burst less than the most, whatever the cost: so a
+/// large cost waits for room no longer than a small one.
 #[inline]
 fn ceiling(policy: &Policy, ask: Ask) -> Span {
     let quota = policy.quota_ref();

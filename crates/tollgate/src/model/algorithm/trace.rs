@@ -1,10 +1,12 @@
 //! Keeps the past of a token bucket, so that units which come back late are not given twice.
 //!
-//! A refund counts as if the units had come back at once, at `t0`. The bucket would then have passed on what did not fit while
-//! it was nearly full. So of k units at most the least that was missing since `t0` comes back: see *Refunds* in
-//! `docs/algorithms.md`. A trace bounds it from below.
+//! A refund counts as if the units had come back at once, at `t0`. The bucket would then have
+//! passed on what did not fit while it was nearly full. So of k units at most the least that was
+//! missing since `t0` comes back: see *Refunds* in `docs/algorithms.md`. A trace bounds it from
+//! below.
 //!
-//! Every number is in microseconds. What is missing is the time until the bucket is full, in whole microseconds.
+//! Every number is in microseconds. What is missing is the time until the bucket is full, in whole
+//! microseconds.
 
 use super::{
     debt::{MOST_BURSTS, MOST_US},
@@ -17,11 +19,12 @@ use crate::Quota;
 
 /// Holds the units that were returned, and the least that was missing since two reservations.
 ///
-/// A refund changes the past of the other requests, too: had the units come back at once, less would have been missing
-/// since. So it lowers both least numbers.
+/// A refund changes the past of the other requests, too: had the units come back at once, less
+/// would have been missing since. So it lowers both least numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Trace {
-    /// The units that were returned, less the time for which the bucket was full since. Nobody can claim more than the whole burst.
+    /// The units that were returned, less the time for which the bucket was full since. Nobody can
+    /// claim more than the whole burst.
     returned: u64,
     present: Since,
     former: Since,
@@ -34,7 +37,8 @@ struct Since {
     least: u64,
 }
 
-/// A token bucket with its trace. It has one after a reservation or a late refund, until nobody can claim a unit.
+/// A token bucket with its trace. It has one after a reservation or a late refund, until nobody can
+/// claim a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traced {
     pub(super) bucket: Bucket,
@@ -65,7 +69,8 @@ impl Traced {
         is_marked
     }
 
-    /// Brings the trace of a bucket that was full at `full_us` to `now_us`. `mended` is the quota of a bucket that was mended.
+    /// Brings the trace of a bucket that was full at `full_us` to `now_us`. `mended` is the quota
+    /// of a bucket that was mended.
     fn recall(&mut self, full_us: u64, now_us: u64, mended: Option<&Quota>) {
         self.trace = self.trace.filter(|trace| full_us + trace.returned > now_us);
         if let Some(trace) = &mut self.trace {
@@ -90,7 +95,8 @@ impl Traced {
         });
     }
 
-    /// Returns units to a held bucket. Of a request that left a debt only the last places are taken back.
+    /// Returns units to a held bucket. Of a request that left a debt only the last places are taken
+    /// back.
     pub(super) fn refund(&mut self, rate: &Rate<'_>, refund: &Refund<'_>) {
         let Refund {
             now_us,
@@ -112,7 +118,8 @@ impl Traced {
         } else if is_last || passed_us == 0 {
             ahead
         } else {
-            // The bucket had its units to miss, and no more than what accrued since is no longer missing.
+            // The bucket had its units to miss, and no more than what accrued since is no longer
+            // missing.
             let own = rate.owed(step, passed_us);
             let left = end.map_or(0, |end| end.0.saturating_sub(now_us + trace.returned));
             own.max((trace.least_since(spent_us).max(left), 0))
@@ -142,15 +149,16 @@ impl Traced {
 }
 
 impl Trace {
-    /// Brings the trace to a time at which the bucket misses `ahead`, and was full for `idle_us` since it was stored.
+    /// Brings the trace to a time at which the bucket misses `ahead`, and was full for `idle_us`
+    /// since it was stored.
     fn settle(&mut self, idle_us: u64, ahead: u64) {
         self.returned -= idle_us;
         self.present.least = self.present.least.min(ahead);
         self.former.least = self.former.least.min(ahead);
     }
 
-    /// Begins anew with a reservation when more than twice the least is missing. So an older time is given up only where a
-    /// quarter of what is missing could come back at most.
+    /// Begins anew with a reservation when more than twice the least is missing. So an older time
+    /// is given up only where a quarter of what is missing could come back at most.
     fn remember(&mut self, reserved: Since) {
         if self.present.least * 2 < reserved.least {
             if self.former.least * 2 < self.present.least {
@@ -160,11 +168,12 @@ impl Trace {
         }
     }
 
-    /// Lowers the least numbers by units that were spent at `spent_us` and returned `passed_us` later, which left `left`
-    /// missing.
+    /// Lowers the least numbers by units that were spent at `spent_us` and returned `passed_us`
+    /// later, which left `left` missing.
     ///
-    /// At the time of the request the least was missing without its units. Since then no more has accrued than the time
-    /// that passed. Of a request from before the time of the least, all units were missing then.
+    /// At the time of the request the least was missing without its units. Since then no more has
+    /// accrued than the time that passed. Of a request from before the time of the least, all units
+    /// were missing then.
     fn lower(&mut self, spent_us: u64, given: u64, passed_us: u64, left: u64) {
         for since in [&mut self.present, &mut self.former] {
             let lost = if since.time_us < spent_us {

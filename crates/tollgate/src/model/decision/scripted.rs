@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Decision {
-    /// Turns this decision on a fresh key into a denial with this wait, by the policies that `is_denying` selects. All
-    /// other policies stay fresh.
+    /// Turns this decision on a fresh key into a denial with this wait, by the policies that
+    /// `is_denying` selects. All other policies stay fresh.
     pub(crate) fn into_denial(
         self,
         charge: ChargeRef<'_>,

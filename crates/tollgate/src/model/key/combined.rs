@@ -1,4 +1,5 @@
-//! Keys that are made from keys: parts of one level, levels from the outermost to the innermost, and branches side by side.
+//! Keys that are made from keys: parts of one level, levels from the outermost to the innermost,
+//! and branches side by side.
 
 use std::sync::Arc;
 
@@ -14,9 +15,10 @@ const BRANCH: u8 = b'^';
 impl Key {
     /// Appends a part to the innermost level of the key.
     ///
-    /// If `part` has several parts itself, they are appended as one part. If it is nested, its outermost level is
-    /// appended, and its other levels become inner levels. If a key has branches, the part is appended to each of them.
-    /// If the part has branches, each of them makes a branch.
+    /// If `part` has several parts itself, they are appended as one part. If it is nested, its
+    /// outermost level is appended, and its other levels become inner levels. If a key has
+    /// branches, the part is appended to each of them. If the part has branches, each of them makes
+    /// a branch.
     ///
     /// ```
     /// use tollgate::Key;
@@ -45,7 +47,8 @@ impl Key {
         self.with_innermost(&text)
     }
 
-    /// Returns this key as the first element of a tuple. An innermost level of several parts stays one element.
+    /// Returns this key as the first element of a tuple. An innermost level of several parts stays
+    /// one element.
     fn first(self) -> Self {
         if self.has_branches() {
             return Self::side_by_side(self.branches().iter().cloned().map(Self::first));
@@ -100,16 +103,18 @@ impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, 
 impl Key {
     /// Nests a key within this one, as its new innermost level.
     ///
-    /// Use nested keys to limit a user, the user's tenant and all tenants together in one decision. A [`Policy`] meters
-    /// the whole key by default, and the outer levels with [`Policy::at_level`].
+    /// Use nested keys to limit a user, the user's tenant and all tenants together in one decision.
+    /// A [`Policy`] meters the whole key by default, and the outer levels with
+    /// [`Policy::at_level`].
     ///
-    /// In a Redis Cluster, the outermost level selects the slot, so one server decides everything below it. Choose an
-    /// outermost level that is as narrow as the limits allow.
+    /// In a Redis Cluster, the outermost level selects the slot, so one server decides everything
+    /// below it. Choose an outermost level that is as narrow as the limits allow.
     ///
-    /// If `part` is nested itself, all its levels are appended. A key has at most four levels; a part beyond them is
-    /// joined to the innermost level. A part is nested within each [branch](Self::with_branch), and each branch of a part
-    /// makes a branch. So `tenant.child(address.with_branch(api_key))` has two branches below one tenant, which lie in one
-    /// slot.
+    /// If `part` is nested itself, all its levels are appended. A key has at most four levels; a
+    /// part beyond them is joined to the innermost level. A part is nested within each
+    /// [branch](Self::with_branch), and each branch of a part makes a branch. So
+    /// `tenant.child(address.with_branch(api_key))` has two branches below one tenant, which lie in
+    /// one slot.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
@@ -148,7 +153,8 @@ impl Key {
 
     /// Returns the key without its innermost level. `None` for a key of one level.
     ///
-    /// If the key has branches, each branch loses its innermost level. `None` when a branch has one level.
+    /// If the key has branches, each branch loses its innermost level. `None` when a branch has one
+    /// level.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         if self.has_branches() {
@@ -159,7 +165,8 @@ impl Key {
             .map(|outer| Self::nested(outer, self.levels - 1, self.ends))
     }
 
-    /// Appends the text of a level. At the greatest number of levels, joins it to the innermost one.
+    /// Appends the text of a level. At the greatest number of levels, joins it to the innermost
+    /// one.
     pub(super) fn below(self, level: &[u8]) -> Self {
         if usize::from(self.levels) == MAX_LEVELS {
             return self.joined(level);
@@ -234,19 +241,20 @@ impl Key {
 impl Key {
     /// Puts a key beside this one, as its last branch.
     ///
-    /// Use branches to limit a request by two keys that are independent of each other, such as the address of a client
-    /// and its API key. One decision covers all branches: either the policies of all are charged, or none. A [`Policy`]
-    /// meters the first branch by default, and another branch with [`Policy::at_branch`]. Each branch may have
-    /// [levels](Self::child).
+    /// Use branches to limit a request by two keys that are independent of each other, such as the
+    /// address of a client and its API key. One decision covers all branches: either the policies
+    /// of all are charged, or none. A [`Policy`] meters the first branch by default, and another
+    /// branch with [`Policy::at_branch`]. Each branch may have [levels](Self::child).
     ///
-    /// A branch has the counters that it has as a key of its own. So a check of an address beside an API key, and a
-    /// check of the address alone, spend from one counter.
+    /// A branch has the counters that it has as a key of its own. So a check of an address beside
+    /// an API key, and a check of the address alone, spend from one counter.
     ///
     /// In a Redis Cluster, all branches that a decision meters must lie in one slot: see
     /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot).
     ///
-    /// If `part` has branches, all of them are appended. A key has at most four branches; a part beyond them is joined
-    /// to the last branch. The text of a key with branches has up to 1039 bytes, and is allocated.
+    /// If `part` has branches, all of them are appended. A key has at most four branches; a part
+    /// beyond them is joined to the last branch. The text of a key with branches has up to 1039
+    /// bytes, and is allocated.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};

@@ -29,9 +29,9 @@ pub use secret::KeySecret;
 /// The store holds a key as readable text of at most 64 bytes. A longer text is replaced by a
 /// digest of it: 160 bits of its SHA-256.
 ///
-/// A key may be nested in levels, for example a user within a tenant: see [`child`](Self::child). Each level then has a
-/// text of at most 64 bytes. A key may also have branches side by side, for example an address and an API key: see
-/// [`beside`](Self::with_branch).
+/// A key may be nested in levels, for example a user within a tenant: see [`child`](Self::child).
+/// Each level then has a text of at most 64 bytes. A key may also have branches side by side, for
+/// example an address and an API key: see [`beside`](Self::with_branch).
 ///
 /// ```
 /// use tollgate::Key;
@@ -46,7 +46,8 @@ pub use secret::KeySecret;
 /// everybody with access to the store can read the text.
 ///
 /// Neither `Debug` nor an error message of this crate shows a key.
-// The order of the fields is fixed: the words of the text are aligned, and the hash reads them as they were written.
+// The order of the fields is fixed: the words of the text are aligned, and the hash reads them as
+// they were written.
 #[derive(Clone)]
 #[repr(C)]
 pub struct Key {
@@ -54,7 +55,8 @@ pub struct Key {
     text: [u8; INLINE_BYTES],
     /// The length of the text; the mark of a long text when the text is not stored in place.
     len: u8,
-    /// The number of levels, 1 to [`MAX_LEVELS`]. 0 for a key with branches, so that one comparison finds both.
+    /// The number of levels, 1 to [`MAX_LEVELS`]. 0 for a key with branches, so that one comparison
+    /// finds both.
     levels: u8,
     /// The end of each level in the text, except the innermost level.
     ends: [u8; MAX_LEVELS - 1],
@@ -62,7 +64,8 @@ pub struct Key {
     long: Option<Arc<LongKey>>,
 }
 
-/// Stores what does not fit into a key in place. The size is fixed, so the pointer to it is thin and a key stays small.
+/// Stores what does not fit into a key in place. The size is fixed, so the pointer to it is thin
+/// and a key stays small.
 #[allow(
     clippy::large_enum_variant,
     reason = "it is behind a pointer, and a nested key is one allocation"
@@ -96,7 +99,8 @@ impl Key {
 
     /// Creates a key of one part from any bytes.
     ///
-    /// Bytes other than ASCII letters, digits and a few signs are written as `%` and two hex digits.
+    /// Bytes other than ASCII letters, digits and a few signs are written as `%` and two hex
+    /// digits.
     // Inlined, so that the key is built where the caller needs it instead of being copied there.
     #[must_use]
     #[inline]
@@ -127,7 +131,8 @@ impl Key {
         *self = Self::from_text(&text);
     }
 
-    /// Returns the text of the key in the store: printable ASCII without braces, 1 to 64 bytes for each level.
+    /// Returns the text of the key in the store: printable ASCII without braces, 1 to 64 bytes for
+    /// each level.
     ///
     /// A `>` separates two levels, and a `^` two branches.
     #[must_use]
@@ -169,7 +174,8 @@ impl Key {
         }
         let mut digest = Buffer::new();
         digest.push(b'!');
-        // The digest of several parts is marked, so that it differs from a key to which a part is appended.
+        // The digest of several parts is marked, so that it differs from a key to which a part is
+        // appended.
         if text.contains(&b',') {
             digest.push(b'!');
         }
@@ -225,7 +231,8 @@ impl Key {
         }
     }
 
-    /// Returns the number of levels, 1 to 4. If the key has branches, counts the levels of the first branch.
+    /// Returns the number of levels, 1 to 4. If the key has branches, counts the levels of the
+    /// first branch.
     #[must_use]
     #[inline]
     pub fn levels(&self) -> usize {
@@ -242,7 +249,8 @@ impl Key {
         self.levels
     }
 
-    /// Returns the first `count` levels. Returns all levels when `count` is 0, or when the key has no more.
+    /// Returns the first `count` levels. Returns all levels when `count` is 0, or when the key has
+    /// no more.
     #[inline]
     pub(crate) fn level(&self, count: u8) -> KeyLevel<'_> {
         if count == 0 || count >= self.levels {
@@ -350,11 +358,12 @@ impl fmt::Debug for Key {
 /// The greatest number of levels of a key.
 pub(crate) const MAX_LEVELS: usize = 4;
 
-/// The greatest number of branches of a key. A decision holds the lock of each branch in process, and the text of a key
-/// stays below 1100 bytes.
+/// The greatest number of branches of a key. A decision holds the lock of each branch in process,
+/// and the text of a key stays below 1100 bytes.
 pub(crate) const MAX_BRANCHES: usize = 4;
 
-/// The greatest length of a level in bytes. A longer text becomes a digest, so a key of one level never allocates.
+/// The greatest length of a level in bytes. A longer text becomes a digest, so a key of one level
+/// never allocates.
 const KEY_BYTES: usize = 64;
 
 /// The longest text that is stored in place. It holds three nested IPv6 networks of up to 64 bits.
@@ -400,12 +409,14 @@ fn hex(byte: u8) -> [u8; 2] {
 
 /// The size of the pieces in which a part is copied.
 ///
-/// The hash of a key reads pieces of the same size at the same places. A processor can then pass them on from the writes
-/// to the reads, and the hash does not wait until they have reached the cache.
+/// The hash of a key reads pieces of the same size at the same places. A processor can then pass
+/// them on from the writes to the reads, and the hash does not wait until they have reached the
+/// cache.
 const WORD: usize = 8;
 
 impl Key {
-    /// Copies a part into this empty key. Returns `false` when the part is too long or needs escapes.
+    /// Copies a part into this empty key. Returns `false` when the part is too long or needs
+    /// escapes.
     fn set_plain(&mut self, part: &[u8]) -> bool {
         if !(1..=KEY_BYTES).contains(&part.len()) {
             return false;
@@ -488,13 +499,15 @@ pub(crate) fn hash_text(hasher: &RandomState, text: &[u8]) -> u64 {
 
 /// Returns the hash of a text that is shorter than the block, together with its padding.
 ///
-/// A block of a fixed size is hashed without a loop and without a branch for the length. Most keys are that short.
+/// A block of a fixed size is hashed without a loop and without a branch for the length. Most keys
+/// are that short.
 #[inline]
 fn hash_block(hasher: &RandomState, block: &[u8; BLOCK], len: usize) -> u64 {
     let mut state = hasher.build_hasher();
     if let [first, second] = block.as_chunks().0 {
         state.write_u128(u128::from_le_bytes(*first));
-        // The last byte is padding. The length changes it, so that a text and the same text with padding differ.
+        // The last byte is padding. The length changes it, so that a text and the same text with
+        // padding differ.
         state.write_u128(u128::from_le_bytes(*second) ^ (len as u128) << 120);
     }
     state.finish()

@@ -113,8 +113,9 @@ impl Key {
         }
     }
 
-    /// Creates the key of an IPv4 address. It equals the text of `Display` and takes a fraction of the time, because most
-    /// requests are limited by address. The text fits in 16 bytes, which are written at once.
+    /// Creates the key of an IPv4 address. It equals the text of `Display` and takes a fraction of
+    /// the time, because most requests are limited by address. The text fits in 16 bytes, which are
+    /// written at once.
     #[inline]
     fn dotted(address: Ipv4Addr) -> Self {
         // The text is combined as its difference (XOR) from the padding.
@@ -133,8 +134,8 @@ impl Key {
     }
 }
 
-/// A dot and the digits of each octet of an address, and their length in bytes. The digits are little-endian and stored
-/// as their difference (XOR) from the padding of a key.
+/// A dot and the digits of each octet of an address, and their length in bytes. The digits are
+/// little-endian and stored as their difference (XOR) from the padding of a key.
 static OCTETS: [(u32, u8); 256] = {
     let mut octets = [(0, 0); 256];
     let mut at = 0;

@@ -47,7 +47,8 @@ impl fmt::Debug for KeySecret {
 impl Key {
     /// Creates a key from an API key, a token or another secret.
     ///
-    /// The store receives only a keyed digest of `part`: 160 bits of its HMAC-SHA-256 with `secret`.
+    /// The store receives only a keyed digest of `part`: 160 bits of its HMAC-SHA-256 with
+    /// `secret`.
     ///
     /// ```
     /// use tollgate::{Key, KeySecret};
@@ -72,8 +73,8 @@ impl Key {
 
     /// Returns a keyed digest of the key: its HMAC-SHA-256 with `secret`.
     ///
-    /// Show the digest to a client in place of the key. A plain hash does not hide an address: all addresses
-    /// can be tried. [`Key::secret`] stores another digest.
+    /// Show the digest to a client in place of the key. A plain hash does not hide an address: all
+    /// addresses can be tried. [`Key::secret`] stores another digest.
     ///
     /// ```
     /// use tollgate::{Key, KeySecret};

@@ -17,8 +17,8 @@ pub struct Demand {
 /// The time over which the rate is averaged, in microseconds.
 const MEMORY_US: f64 = 500_000.0;
 
-/// The least number of units in a generation for which a lease pays. With fewer, a call is saved rarely, and units that
-/// lapse unspent are lost.
+/// The least number of units in a generation for which a lease pays. With fewer, a call is saved
+/// rarely, and units that lapse unspent are lost.
 const LEAST: f64 = 4.0;
 
 /// The most units that are asked for at once.
@@ -40,8 +40,8 @@ impl Demand {
         self.asked = self.asked.saturating_add(units);
     }
 
-    /// Returns the units to ask for with a call: those of a generation at the present rate, or none when a lease does
-    /// not pay.
+    /// Returns the units to ask for with a call: those of a generation at the present rate, or none
+    /// when a lease does not pay.
     pub fn want(&mut self, now_us: u64, lease: Lease) -> u64 {
         let passed_us = now_us.saturating_sub(self.called_us) as f64;
         if passed_us > 0.0 {

@@ -6,7 +6,8 @@ use super::call::{Grant, Report, Stamps};
 
 /// Holds granted units, and counts those that were spent.
 ///
-/// Times are those of a clock of the replica, in microseconds. The clock must go on while the machine is suspended.
+/// Times are those of a clock of the replica, in microseconds. The clock must go on while the
+/// machine is suspended.
 #[derive(Clone, Debug, Default)]
 pub struct HeldUnits {
     /// The grants, oldest first. Units of two generations are alive at most.
@@ -27,8 +28,8 @@ struct Held {
 impl HeldUnits {
     /// Adds granted units. The call left at `sent_us`.
     ///
-    /// The life of the units is counted from there, because the server decided no earlier. A thousandth is left out, for
-    /// clocks of different speed.
+    /// The life of the units is counted from there, because the server decided no earlier. A
+    /// thousandth is left out, for clocks of different speed.
     pub fn add(&mut self, sent_us: u64, grant: Grant) {
         let until_us = sent_us + grant.life_us - grant.life_us.div_ceil(1_000);
         match self
@@ -37,7 +38,8 @@ impl HeldUnits {
             .find(|held| held.stamps == grant.stamps)
         {
             Some(held) => {
-                // The end of a generation is the same for all of its grants. The earlier estimate is the safe one.
+                // The end of a generation is the same for all of its grants. The earlier estimate
+                // is the safe one.
                 held.until_us = held.until_us.min(until_us);
                 held.units += grant.units;
             }
@@ -53,8 +55,8 @@ impl HeldUnits {
         }
     }
 
-    /// Spends `cost` units of the oldest grant that holds as many. Returns the stamps of the grant, and `None` when no
-    /// grant holds as many.
+    /// Spends `cost` units of the oldest grant that holds as many. Returns the stamps of the grant,
+    /// and `None` when no grant holds as many.
     pub fn spend(&mut self, now_us: u64, cost: u64) -> Option<&Stamps> {
         let mut alive = self.grants.iter_mut().filter(|held| now_us < held.until_us);
         let held = alive.find(|held| held.units >= cost)?;
@@ -71,10 +73,12 @@ impl HeldUnits {
             .any(|held| now_us < held.until_us && held.units >= cost)
     }
 
-    /// Takes back units that were spent and are not reported yet. Returns the stamps of the grant that has them now, and
-    /// `None` when no grant that lives has spent as many: then the server refunds them.
+    /// Takes back units that were spent and are not reported yet. Returns the stamps of the grant
+    /// that has them now, and `None` when no grant that lives has spent as many: then the server
+    /// refunds them.
     ///
-    /// It need not be the grant of which they were spent: all units that were spent are reported in the end, once.
+    /// It need not be the grant of which they were spent: all units that were spent are reported in
+    /// the end, once.
     pub fn refund(&mut self, now_us: u64, units: u64) -> Option<&Stamps> {
         let mut alive = self
             .grants
@@ -87,9 +91,11 @@ impl HeldUnits {
         Some(&held.stamps)
     }
 
-    /// Takes the reports for the next call. With `give_back`, the units that are left are returned to the server.
+    /// Takes the reports for the next call. With `give_back`, the units that are left are returned
+    /// to the server.
     ///
-    /// A report is taken once and sent once. The server charges the units of a lost report when they lapse.
+    /// A report is taken once and sent once. The server charges the units of a lost report when
+    /// they lapse.
     pub fn take_reports(&mut self, now_us: u64, give_back: bool) -> Vec<Report> {
         let mut reports = Vec::new();
         for held in &mut self.grants {

@@ -1,9 +1,10 @@
 //! Leases: units of a shared limit that a replica takes in advance and spends in process.
 //!
-//! The rule: **outstanding units count as used at every instant**. Outstanding units are those that were granted and not
-//! yet reported. They are charged to the state of the algorithm when the replica reports them, at the time of the report,
-//! or when they lapse, at the end of the generation after the one of the grant. A unit is therefore counted from its grant
-//! on, and for at least as long as a unit of a direct check. The bound of every algorithm holds unchanged.
+//! The rule: **outstanding units count as used at every instant**. Outstanding units are those that
+//! were granted and not yet reported. They are charged to the state of the algorithm when the
+//! replica reports them, at the time of the report, or when they lapse, at the end of the
+//! generation after the one of the grant. A unit is therefore counted from its grant on, and for at
+//! least as long as a unit of a direct check. The bound of every algorithm holds unchanged.
 //!
 //! | file | side | purpose |
 //! |---|---|---|
@@ -13,8 +14,9 @@
 //! | `counts.rs` | replica | counts what became of leased units |
 //! | `demand.rs` | replica | the number of units that a replica asks for |
 //!
-//! All functions are pure: the time is an argument. What the script does at the server is also a pure function, in
-//! `tests/support/src/leases`. The simulation in `tools/simulation` runs both sides under random schedules.
+//! All functions are pure: the time is an argument. What the script does at the server is also a
+//! pure function, in `tests/support/src/leases`. The simulation in `tools/simulation` runs both
+//! sides under random schedules.
 
 #![cfg_attr(
     not(feature = "testing"),

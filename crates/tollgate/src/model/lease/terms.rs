@@ -4,12 +4,13 @@ use crate::{Algorithm, Error, Quota, model::policy::Terms};
 
 /// The terms on which replicas take units of a policy in advance: see [`Policy::leased`].
 ///
-/// A replica of the service that asks for a key often takes some of its units in advance, and spends them in process.
-/// Most of its checks then need no trip to the store. Units that a replica has been granted and has not reported as
-/// spent are *outstanding*. They count as used, so the bound of the algorithm holds unchanged.
+/// A replica of the service that asks for a key often takes some of its units in advance, and
+/// spends them in process. Most of its checks then need no trip to the store. Units that a replica
+/// has been granted and has not reported as spent are *outstanding*. They count as used, so the
+/// bound of the algorithm holds unchanged.
 ///
-/// Time is divided into *generations*. Outstanding units lapse at the end of the generation after the one in which they
-/// were granted.
+/// Time is divided into *generations*. Outstanding units lapse at the end of the generation after
+/// the one in which they were granted.
 ///
 /// [`Policy::leased`]: crate::Policy::leased
 ///
@@ -30,7 +31,8 @@ pub struct Lease {
 /// The shortest and the longest generation, in milliseconds.
 const GENERATION_MS: [u128; 2] = [100, 60_000];
 
-/// The least number of units that all replicas together may hold. With fewer, hardly a trip is saved.
+/// The least number of units that all replicas together may hold. With fewer, hardly a trip is
+/// saved.
 const LEAST_UNITS: u64 = 8;
 
 /// The reasons for which the terms of a policy are refused.
@@ -44,7 +46,8 @@ pub(crate) enum InvalidLease {
 }
 
 impl Lease {
-    /// Creates the default terms: generations of 5 s, and at most one eighth of the burst outstanding.
+    /// Creates the default terms: generations of 5 s, and at most one eighth of the burst
+    /// outstanding.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -55,18 +58,21 @@ impl Lease {
 
     /// Sets the length of a generation, 100 ms to 60 s in whole milliseconds. 5 s by default.
     ///
-    /// Granted units lapse after one to two generations. A longer generation saves more trips for keys of a low rate.
-    /// But after a crash of a replica, the units that it held count as used for longer.
+    /// Granted units lapse after one to two generations. A longer generation saves more trips for
+    /// keys of a low rate. But after a crash of a replica, the units that it held count as used for
+    /// longer.
     #[must_use]
     pub const fn generation(mut self, generation: Duration) -> Self {
         self.generation = generation;
         self
     }
 
-    /// Limits the outstanding units of a key to one `share`-th of the burst: `share(8)`, the default, is one eighth.
+    /// Limits the outstanding units of a key to one `share`-th of the burst: `share(8)`, the
+    /// default, is one eighth.
     ///
-    /// A replica that crashes withholds at most this share of the burst, until the units lapse. When the server's clock
-    /// steps forward, or a fail-over loses the state, at most this share is admitted in addition.
+    /// A replica that crashes withholds at most this share of the burst, until the units lapse.
+    /// When the server's clock steps forward, or a fail-over loses the state, at most this share is
+    /// admitted in addition.
     #[must_use]
     pub const fn share(mut self, share: u8) -> Self {
         self.share = share;

@@ -1,6 +1,7 @@
 //! The constructors for literals, one for each algorithm.
 
-// The compiler shows the first line of a constructor to whoever passes a `String`. So it says what takes one, where the line has room.
+// The compiler shows the first line of a constructor to whoever passes a `String`. So it says what
+// takes one, where the line has room.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ impl Policy {
     /// Limits requests by a token bucket: an average rate with bursts.
     ///
     /// The bucket holds up to b units (the burst) and gains n units per period W continuously.
-    /// Admits at most b + ⌊n·L/W⌋ units in any interval of length L. The value in Redis has 24 bytes, and 64 after
-    /// reservations and late refunds.
+    /// Admits at most b + ⌊n·L/W⌋ units in any interval of length L. The value in Redis has 24
+    /// bytes, and 64 after reservations and late refunds.
     ///
     /// This is the right choice for most limits. Use [`sliding_buckets`](Self::sliding_buckets)
     /// when a client must never get more than n units in any period.
@@ -82,9 +83,10 @@ impl Policy {
 
     /// Spaces requests evenly by a leaky bucket.
     ///
-    /// The bucket is a queue of up to b units (the burst), from which one unit leaves every W/n: the period divided by
-    /// the amount. An admitted request gets a [`delay`](crate::Decision::delay), and should start only after it. Starts
-    /// are W/n apart, and a full bucket denies. The value in Redis has 24 bytes.
+    /// The bucket is a queue of up to b units (the burst), from which one unit leaves every W/n:
+    /// the period divided by the amount. An admitted request gets a
+    /// [`delay`](crate::Decision::delay), and should start only after it. Starts are W/n apart, and
+    /// a full bucket denies. The value in Redis has 24 bytes.
     ///
     /// Use it for work that must be even, such as e-mails or calls to another company's API.
     /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) waits for the delay. Use
@@ -118,7 +120,8 @@ impl Policy {
     /// Limits requests per calendar window, such as an hour or a day in UTC.
     ///
     /// Every window starts at a multiple of the period W since the Unix epoch and admits n units.
-    /// Around the edge of two windows up to 2n units can pass within W. The value in Redis has 24 bytes.
+    /// Around the edge of two windows up to 2n units can pass within W. The value in Redis has 24
+    /// bytes.
     ///
     /// Use it for quotas that people read on a calendar. All clients get their new quota at the
     /// same moment and may arrive together. Use [`token_bucket`](Self::token_bucket) or
@@ -154,19 +157,21 @@ impl Policy {
 
     /// Limits requests per local day, week, month or year.
     ///
-    /// A period begins at local midnight: of each day, of each Monday, of the first of each month, or of January 1. So
-    /// a day has 23 or 25 hours when the clocks change, and a month has 28 to 31 days. Each period admits `amount`
-    /// units. The value in Redis has 24 bytes. Needs the feature `calendar`.
+    /// A period begins at local midnight: of each day, of each Monday, of the first of each month,
+    /// or of January 1. So a day has 23 or 25 hours when the clocks change, and a month has 28 to
+    /// 31 days. Each period admits `amount` units. The value in Redis has 24 bytes. Needs the
+    /// feature `calendar`.
     ///
-    /// Use it for quotas that people read, for example in a contract. Use [`fixed_window`](Self::fixed_window) for days
-    /// in UTC, at the price of the other algorithms.
+    /// Use it for quotas that people read, for example in a contract. Use
+    /// [`fixed_window`](Self::fixed_window) for days in UTC, at the price of the other algorithms.
     ///
-    /// The [quota](Self::quota) and the header fields show the [nominal](crate::CalendarUnit::nominal) period. The time
-    /// to the end of the period is exact.
+    /// The [quota](Self::quota) and the header fields show the
+    /// [nominal](crate::CalendarUnit::nominal) period. The time to the end of the period is exact.
     ///
-    /// The server decides by its own clock, but has no time zones: the process sends it the periods around the clock of
-    /// the process. Both agree as long as that clock is less than a period off. Beyond that, the server continues with
-    /// periods of the last length, which may begin at another time.
+    /// The server decides by its own clock, but has no time zones: the process sends it the periods
+    /// around the clock of the process. Both agree as long as that clock is less than a period off.
+    /// Beyond that, the server continues with periods of the last length, which may begin at
+    /// another time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -190,8 +195,8 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not allowed, or when the amount is above 999 999 999 999 999. In a `const` this fails
-    /// the build.
+    /// Panics when the name is not allowed, or when the amount is above 999 999 999 999 999. In a
+    /// `const` this fails the build.
     #[cfg(feature = "calendar")]
     #[must_use]
     #[track_caller]
@@ -292,12 +297,14 @@ impl Policy {
         Self::literal(name, Algorithm::SlidingWindow, quota)
     }
 
-    /// Limits requests strictly to n units in any period, by a sliding window of `buckets` counters.
+    /// Limits requests strictly to n units in any period, by a sliding window of `buckets`
+    /// counters.
     ///
     /// Divides the period W into m sub-windows. The current sub-window and the m before it count in
     /// full, so more than n units never pass in any interval of length W. A unit counts for W to
     /// W·(1 + 1/m): a steady client gets at least n·m/(m + 1) units per W. More buckets are more
-    /// precise and take more memory: the value in Redis has 24 bytes plus 6 bytes for each bucket in use.
+    /// precise and take more memory: the value in Redis has 24 bytes plus 6 bytes for each bucket
+    /// in use.
     ///
     /// Use it where n is a promise. Use [`sliding_log`](Self::sliding_log) when a denial must be
     /// exact too, and [`token_bucket`](Self::token_bucket) when bursts are welcome.
@@ -320,9 +327,9 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not allowed, when the quota has a burst of its own, when its amount is
-    /// above 4 294 967 295, or when `buckets` is 0, above 1000, or above the number of microseconds
-    /// in the period. In a `const` this fails the build.
+    /// Panics when the name is not allowed, when the quota has a burst of its own, when its amount
+    /// is above 4 294 967 295, or when `buckets` is 0, above 1000, or above the number of
+    /// microseconds in the period. In a `const` this fails the build.
     ///
     /// ```compile_fail
     /// use tollgate::{Policy, Quota};
@@ -341,8 +348,8 @@ impl Policy {
 
     /// Limits requests strictly to n units in any period, by the time of every admitted unit.
     ///
-    /// More than n units never pass in any interval of length W, and no request is denied that would
-    /// fit. Stores one entry for each admitted unit: about 11 bytes in Redis, plus its
+    /// More than n units never pass in any interval of length W, and no request is denied that
+    /// would fit. Stores one entry for each admitted unit: about 11 bytes in Redis, plus its
     /// [tag](crate::limiter::CheckBuilder::tag).
     ///
     /// Use it for small, exact limits, and to list later
@@ -385,20 +392,23 @@ impl Policy {
 
     /// Locks a key for a time after n failures within the period W of the quota.
     ///
-    /// Use it for log-ins, against guessed API keys, and for clients that ignore `Retry-After`. A failure is a unit:
-    /// charge it when a request fails, with [`check`](crate::Limiter::check) or with the layer's `charge_on`. After a
-    /// success, clear the key with [`reset`](crate::Limiter::reset), or with the layer's `clear_on`.
+    /// Use it for log-ins, against guessed API keys, and for clients that ignore `Retry-After`. A
+    /// failure is a unit: charge it when a request fails, with [`check`](crate::Limiter::check) or
+    /// with the layer's `charge_on`. After a success, clear the key with
+    /// [`reset`](crate::Limiter::reset), or with the layer's `clear_on`.
     ///
-    /// - The first failure opens a window of length W. The n-th failure in the window locks the key.
-    /// - The first lockout lasts `first`. Each further lockout lasts twice as long as the one before, at most
-    ///   `longest`.
+    /// - The first failure opens a window of length W. The n-th failure in the window locks the
+    ///   key.
+    /// - The first lockout lasts `first`. Each further lockout lasts twice as long as the one
+    ///   before, at most `longest`.
     /// - `Retry-After` is exactly the end of the lockout. Denied requests do not prolong it.
-    /// - Failures are forgotten when the window closes. Lockouts are forgotten `longest` after the end of the last
-    ///   lockout.
+    /// - Failures are forgotten when the window closes. Lockouts are forgotten `longest` after the
+    ///   end of the last lockout.
     ///
-    /// A client that is locked out again and again can try n times in each `longest`. In any interval of length W fewer
-    /// than 2n failures pass, as with [`window_from_first_hit`](Self::window_from_first_hit): up to n − 1 in one
-    /// window, and n in the next. The value in Redis has 40 bytes, and only keys that failed have one.
+    /// A client that is locked out again and again can try n times in each `longest`. In any
+    /// interval of length W fewer than 2n failures pass, as with
+    /// [`window_from_first_hit`](Self::window_from_first_hit): up to n − 1 in one window, and n in
+    /// the next. The value in Redis has 40 bytes, and only keys that failed have one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -431,9 +441,9 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not allowed, when the quota has a burst of its own, or when `first` is below 1 µs or
-    /// above `longest`, `longest` is above 3650 days, or one of them is not whole microseconds. In a `const` this fails
-    /// the build.
+    /// Panics when the name is not allowed, when the quota has a burst of its own, or when `first`
+    /// is below 1 µs or above `longest`, `longest` is above 3650 days, or one of them is not whole
+    /// microseconds. In a `const` this fails the build.
     ///
     /// ```compile_fail
     /// use std::time::Duration;

@@ -4,16 +4,17 @@ use super::Policy;
 use crate::{Error, Lease};
 
 impl Policy {
-    /// Leases units of the policy in advance to replicas that ask for a key often, on these [terms](Lease).
+    /// Leases units of the policy in advance to replicas that ask for a key often, on these
+    /// [terms](Lease).
     ///
-    /// Such a replica spends its units in process, without a trip to the store for each check. The bound of the
-    /// algorithm holds unchanged: leased units count as used.
+    /// Such a replica spends its units in process, without a trip to the store for each check. The
+    /// bound of the algorithm holds unchanged: leased units count as used.
     ///
-    /// Either all processes lease the policy or none: units with and without leases are counted separately, so a
-    /// mixture admits the quota twice.
+    /// Either all processes lease the policy or none: units with and without leases are counted
+    /// separately, so a mixture admits the quota twice.
     ///
-    /// A store without leases makes a trip for each check, and enforces the same limit. A leaky bucket and a lockout
-    /// cannot be leased.
+    /// A store without leases makes a trip for each check, and enforces the same limit. A leaky
+    /// bucket and a lockout cannot be leased.
     ///
     /// ```
     /// use tollgate::{Lease, Policy, Quota};
@@ -41,7 +42,8 @@ impl Policy {
         self
     }
 
-    /// Leases units of the policy, as [`leased`](Self::leased) does, on terms that are known only at run time.
+    /// Leases units of the policy, as [`leased`](Self::leased) does, on terms that are known only
+    /// at run time.
     ///
     /// ```
     /// use tollgate::{Lease, Policy, Quota};
@@ -55,9 +57,10 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when a generation is not 100 ms to 60 s in whole
-    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky bucket and a
-    /// lockout. A [blocked](crate::Quota::is_blocked) policy may be leased, and never grants a unit.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when a generation is not 100 ms
+    /// to 60 s in whole milliseconds, when the share is zero, when the share of the burst is below
+    /// 8 units, and for a leaky bucket and a lockout. A [blocked](crate::Quota::is_blocked) policy
+    /// may be leased, and never grants a unit.
     pub fn try_leased(mut self, lease: Lease) -> Result<Self, Error> {
         self.lease = lease
             .checked(self.algorithm, &self.quota)

@@ -1,6 +1,8 @@
-//! Sets the part of a key that a policy meters: the outer levels of a nested key, and one of its branches.
+//! Sets the part of a key that a policy meters: the outer levels of a nested key, and one of its
+//! branches.
 //!
-//! Levels are counted. A name for each would have to be stored in the key, and compared with that of the policy in each check.
+//! Levels are counted. A name for each would have to be stored in the key, and compared with that
+//! of the policy in each check.
 
 use super::{LEVELS, Policy};
 use crate::{
@@ -9,10 +11,12 @@ use crate::{
 };
 
 impl Policy {
-    /// Meters the first `level` levels of a nested key instead of the whole key; 1 is the outermost level.
+    /// Meters the first `level` levels of a nested key instead of the whole key; 1 is the outermost
+    /// level.
     ///
-    /// All keys with the same first levels then spend from one counter. See [`Key::child`] for an example. A check of a
-    /// key with fewer levels fails with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels).
+    /// All keys with the same first levels then spend from one counter. See [`Key::child`] for an
+    /// example. A check of a key with fewer levels fails with
+    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels).
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -34,8 +38,8 @@ impl Policy {
         self
     }
 
-    /// Meters the first `level` levels of a nested key, as [`at_level`](Self::at_level) does, for a level that is known
-    /// only at run time.
+    /// Meters the first `level` levels of a nested key, as [`at_level`](Self::at_level) does, for a
+    /// level that is known only at run time.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -46,7 +50,8 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the level is not between 1 and 4.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the level is not between 1
+    /// and 4.
     pub fn try_at_level(self, level: u8) -> Result<Self, Error> {
         if !is_level(level) {
             return Err(Error::config(format!(
@@ -78,12 +83,12 @@ impl Policy {
         ))
     }
 
-    /// Meters one branch of a key that has several [side by side](crate::Key::with_branch); 1, the default, is the first
-    /// branch.
+    /// Meters one branch of a key that has several [side by side](crate::Key::with_branch); 1, the
+    /// default, is the first branch.
     ///
-    /// Combine it with [`at_level`](Self::at_level) to meter the outer levels of the branch. A check of a key with
-    /// fewer branches fails with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels). A key without branches is one
-    /// branch.
+    /// Combine it with [`at_level`](Self::at_level) to meter the outer levels of the branch. A
+    /// check of a key with fewer branches fails with
+    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels). A key without branches is one branch.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -105,7 +110,8 @@ impl Policy {
         self
     }
 
-    /// Meters one branch of a key, as [`at_branch`](Self::at_branch) does, for a branch that is known only at run time.
+    /// Meters one branch of a key, as [`at_branch`](Self::at_branch) does, for a branch that is
+    /// known only at run time.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -116,7 +122,8 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the branch is not between 1 and 4.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the branch is not between 1
+    /// and 4.
     pub fn try_at_branch(self, branch: u8) -> Result<Self, Error> {
         if !is_branch(branch) {
             return Err(Error::config(format!(

@@ -1,4 +1,5 @@
-//! A policy: its name, its quota and its algorithm, the part of a key that it meters, and the terms of its lease.
+//! A policy: its name, its quota and its algorithm, the part of a key that it meters, and the terms
+//! of its lease.
 
 mod constructors;
 mod leased;
@@ -23,15 +24,16 @@ use crate::{
 };
 use validity::check;
 
-/// The most policies of a set. With more, one script call would block the Redis server for too long.
+/// The most policies of a set. With more, one script call would block the Redis server for too
+/// long.
 pub(crate) const MAX_POLICIES: usize = 8;
 
 /// Combines a name, a [`Quota`] and the [`Algorithm`] that meters it.
 ///
-/// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same store that use the
-/// same policy name for the same key therefore spend from one counter. A policy meters the whole key by default. It may
-/// meter an outer level of a nested key instead ([`at_level`](Self::at_level)), or one of several branches
-/// ([`at_branch`](Self::at_branch)).
+/// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same
+/// store that use the same policy name for the same key therefore spend from one counter. A policy
+/// meters the whole key by default. It may meter an outer level of a nested key instead
+/// ([`at_level`](Self::at_level)), or one of several branches ([`at_branch`](Self::at_branch)).
 ///
 /// A name has 1 to 64 characters of `A-Z a-z 0-9 - _ . /`. Clients see it in the `RateLimit`
 /// response headers.
@@ -57,11 +59,12 @@ pub(crate) const MAX_POLICIES: usize = 8;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Policy {
-    // Fields are compared in this order. Tenants have one policy with many quotas, so the name comes last.
+    // Fields are compared in this order. Tenants have one policy with many quotas, so the name
+    // comes last.
     quota: Quota,
     algorithm: Algorithm,
-    /// The branch of the key that is metered, counted from 0, in the upper four bits. The number of its levels that are
-    /// metered in the lower ones; 0 for the whole branch.
+    /// The branch of the key that is metered, counted from 0, in the upper four bits. The number of
+    /// its levels that are metered in the lower ones; 0 for the whole branch.
     reach: u8,
     lease: Terms,
     is_ranked: bool,
@@ -98,9 +101,9 @@ impl Policy {
     ///
     /// With an amount of 0 the policy blocks: see [`Quota::is_blocked`].
     ///
-    /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a set of one such
-    /// policy takes less than 230 bytes. Counters belong to the name: units that a key has spent under one quota stay
-    /// spent under the other.
+    /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a
+    /// set of one such policy takes less than 230 bytes. Counters belong to the name: units that a
+    /// key has spent under one quota stay spent under the other.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -121,9 +124,9 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the quota does not fit the algorithm, or is too
-    /// small for the [lease](Self::leased) of the policy. The constructor of each algorithm lists its conditions under
-    /// "Panics".
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the quota does not fit the
+    /// algorithm, or is too small for the [lease](Self::leased) of the policy. The constructor of
+    /// each algorithm lists its conditions under "Panics".
     pub fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
         match check(self.name().as_bytes(), self.algorithm, quota) {
             Ok(()) => {
@@ -168,10 +171,11 @@ impl Policy {
         }
     }
 
-    /// Leaves this policy out of the ranks of a [`Priority`](crate::Priority): a check of every priority may spend its
-    /// whole burst.
+    /// Leaves this policy out of the ranks of a [`Priority`](crate::Priority): a check of every
+    /// priority may spend its whole burst.
     ///
-    /// Use it for a quota that belongs to one customer, beside policies that many share. By default a policy is ranked.
+    /// Use it for a quota that belongs to one customer, beside policies that many share. By default
+    /// a policy is ranked.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -261,7 +265,8 @@ impl Policy {
         }
     }
 
-    /// Returns the policy that each of `replicas` enforces alone during an outage: its share of the quota, not leased.
+    /// Returns the policy that each of `replicas` enforces alone during an outage: its share of the
+    /// quota, not leased.
     pub(crate) fn share(&self, replicas: u32) -> Self {
         let mut quota = self.quota.share(replicas, self.algorithm.is_continuous());
         if !self.algorithm.has_burst() {
@@ -274,15 +279,16 @@ impl Policy {
         }
     }
 
-    /// Returns `true` when both policies use the same stored state: they have the same name and the same form of state.
+    /// Returns `true` when both policies use the same stored state: they have the same name and the
+    /// same form of state.
     pub(crate) fn shares_state(&self, other: &Self) -> bool {
         self.algorithm.reads(other.algorithm)
             && self.is_leased() == other.is_leased()
             && self.name() == other.name()
     }
 
-    /// Returns `true` when the second word of a level is always zero, so that the reply to a check without ceilings leaves
-    /// it out.
+    /// Returns `true` when the second word of a level is always zero, so that the reply to a check
+    /// without ceilings leaves it out.
     pub(crate) fn is_short(&self) -> bool {
         let quota = &self.quota;
         !self.is_leased()
@@ -308,8 +314,8 @@ impl Policy {
         Some(wrote.quota.pace()).filter(|pace| *pace != self.quota.pace())
     }
 
-    /// Returns the end of the name of a state: the letter and the storage version of the algorithm. The state of a leased
-    /// policy has another form, and so another end.
+    /// Returns the end of the name of a state: the letter and the storage version of the algorithm.
+    /// The state of a leased policy has another form, and so another end.
     pub(crate) fn tag(&self) -> [&'static str; 2] {
         [
             self.algorithm.tag(),
@@ -317,8 +323,8 @@ impl Policy {
         ]
     }
 
-    /// Returns a number that stands for the name, the level and the algorithm in the name of a reservation. It is the same
-    /// in all processes.
+    /// Returns a number that stands for the name, the level and the algorithm in the name of a
+    /// reservation. It is the same in all processes.
     pub(crate) fn mark(&self) -> u64 {
         let tag = self
             .algorithm
@@ -330,8 +336,8 @@ impl Policy {
         (self.name.whole_hash() ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// Returns a hash of the name, which separates the states of one key in the in-process store. Policies of the same name
-    /// have the same hash.
+    /// Returns a hash of the name, which separates the states of one key in the in-process store.
+    /// Policies of the same name have the same hash.
     #[inline]
     pub(crate) fn name_hash(&self) -> u32 {
         self.name.upper_hash()
@@ -340,7 +346,8 @@ impl Policy {
 
 /// Reads the part of a key that a policy meters, and the lease.
 impl Policy {
-    /// Returns the number of levels that the policy meters, and `None` when it meters the whole key.
+    /// Returns the number of levels that the policy meters, and `None` when it meters the whole
+    /// key.
     #[must_use]
     pub fn level(&self) -> Option<u8> {
         (self.depth() > 0).then_some(self.depth())
@@ -364,8 +371,8 @@ impl Policy {
         self.branch_of(key).level(self.depth())
     }
 
-    /// Returns `true` when the state belongs to this key, or to one branch of it, alone, and not to an outer level, which
-    /// other keys share.
+    /// Returns `true` when the state belongs to this key, or to one branch of it, alone, and not to
+    /// an outer level, which other keys share.
     pub(crate) fn is_own(&self, key: &Key) -> bool {
         let branch = key.branches().get(usize::from(self.reach >> 4));
         branch
@@ -378,7 +385,8 @@ impl Policy {
         self.reach & LEVELS
     }
 
-    /// Returns what a key must have for this policy. A key without branches and with a [reach](Key::reach) as large has it.
+    /// Returns what a key must have for this policy. A key without branches and with a
+    /// [reach](Key::reach) as large has it.
     #[inline]
     pub(crate) fn reach(&self) -> u8 {
         self.reach
@@ -412,8 +420,9 @@ impl fmt::Debug for Policy {
 
 /// Holds the name of a policy, which several policies may share.
 ///
-/// The hash has 32 bits and stands in each variant, so that it shares a word with the discriminant. A name takes three words
-/// and not four, because a service may have a policy for each of its tenants.
+/// The hash has 32 bits and stands in each variant, so that it shares a word with the discriminant.
+/// A name takes three words and not four, because a service may have a policy for each of its
+/// tenants.
 #[derive(Clone)]
 enum Name {
     Literal { hash: u32, text: &'static str },
@@ -443,7 +452,8 @@ impl Name {
         }
     }
 
-    /// Returns the upper half of the hash. It is computed once, because every check in process needs it.
+    /// Returns the upper half of the hash. It is computed once, because every check in process
+    /// needs it.
     #[inline]
     fn upper_hash(&self) -> u32 {
         match self {
@@ -471,7 +481,8 @@ impl Hash for Name {
     }
 }
 
-/// Hashes a name by repeated multiplication. That is enough, because names are short and clients do not choose them.
+/// Hashes a name by repeated multiplication. That is enough, because names are short and clients do
+/// not choose them.
 pub(crate) const fn hash_name(name: &[u8]) -> u64 {
     let (mut hash, mut at) = (0, 0);
     while at < name.len() {

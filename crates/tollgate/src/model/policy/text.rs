@@ -9,7 +9,8 @@ use crate::{Error, Lease, Quota, model::quota::write_length};
 const MAX_BYTES: usize = 400;
 
 impl fmt::Display for Policy {
-    /// Writes a text that parses to the same policy: the name, the quota and the algorithm, and then what is not the default.
+    /// Writes a text that parses to the same policy: the name, the quota and the algorithm, and
+    /// then what is not the default.
     ///
     /// ```
     /// use tollgate::{Lease, Policy, Quota};
@@ -39,8 +40,8 @@ impl fmt::Display for Policy {
 impl FromStr for Policy {
     type Err = Error;
 
-    /// Parses `NAME=QUOTA, ALGORITHM`, with `level N`, `branch N`, `leased(GENERATION, 1/SHARE)` and `unranked` behind it in
-    /// any order.
+    /// Parses `NAME=QUOTA, ALGORITHM`, with `level N`, `branch N`, `leased(GENERATION, 1/SHARE)`
+    /// and `unranked` behind it in any order.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -55,7 +56,8 @@ impl FromStr for Policy {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text has another form, or names a policy that is not valid.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text has another form, or names a
+    /// policy that is not valid.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.len() > MAX_BYTES {
             return Err(Error::config(format!(

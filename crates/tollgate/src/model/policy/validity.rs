@@ -1,4 +1,5 @@
-//! The conditions of a valid policy. They are `const`, so that a literal is tested when it is compiled.
+//! The conditions of a valid policy. They are `const`, so that a literal is tested when it is
+//! compiled.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ const MAX_BUCKETS: u16 = 1_000;
 /// The greatest amount of an [`Algorithm::SlidingLog`], which stores one entry for each unit.
 const MAX_LOG: u64 = 100_000;
 
-/// The greatest amount of an [`Algorithm::SlidingWindow`] and of [`Algorithm::SlidingBuckets`], whose counters have
-/// four bytes.
+/// The greatest amount of an [`Algorithm::SlidingWindow`] and of [`Algorithm::SlidingBuckets`],
+/// whose counters have four bytes.
 const MAX_COUNTER: u64 = u32::MAX as u64;
 
 impl InvalidPolicy {

@@ -24,9 +24,10 @@ use crate::{
 
 /// Groups up to 8 policies that are checked together: all are charged, or none.
 ///
-/// One request can thus be limited per second, per hour and per day in one atomic step. The policies may use different
-/// algorithms, and meter different levels and branches of a [`Key`]. A set is made from one policy, an array or a
-/// vector, and is cheap to clone. Two sets are equal if they hold equal policies in the same order.
+/// One request can thus be limited per second, per hour and per day in one atomic step. The
+/// policies may use different algorithms, and meter different levels and branches of a [`Key`]. A
+/// set is made from one policy, an array or a vector, and is cheap to clone. Two sets are equal if
+/// they hold equal policies in the same order.
 ///
 /// ```
 /// use tollgate::{Policy, PolicySet, Quota};
@@ -40,13 +41,15 @@ use crate::{
 #[derive(Clone)]
 pub struct PolicySet(Arc<Set>);
 
-/// Holds what a set needs beside its policies. A service may have a set for each of its tenants, so all that sets have in
-/// common is in their [`Shape`]. A set of one policy is two allocations: 72 bytes for the set and 88 for the policy. With the 8
-/// bytes that an allocator adds, both are a multiple of 16, so that a further word in one of them takes 16 bytes.
+/// Holds what a set needs beside its policies. A service may have a set for each of its tenants, so
+/// all that sets have in common is in their [`Shape`]. A set of one policy is two allocations: 72
+/// bytes for the set and 88 for the policy. With the 8 bytes that an allocator adds, both are a
+/// multiple of 16, so that a further word in one of them takes 16 bytes.
 struct Set {
     /// Shared one by one: the in-process store keeps the policy that wrote a state.
     policies: Policies,
-    /// The smallest burst of the policies, and so the greatest cost that fits all of them. 0 when a policy blocks.
+    /// The smallest burst of the policies, and so the greatest cost that fits all of them. 0 when a
+    /// policy blocks.
     max_cost: u64,
     /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
     reach: u8,
@@ -77,8 +80,9 @@ impl PolicySet {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`] when there is no policy, when there are more than 8, when two have the same name,
-    /// when some are [leased](Policy::leased) and others not, and when more than 4 are leased.
+    /// Fails with [`ErrorKind::Config`] when there is no policy, when there are more than 8, when
+    /// two have the same name, when some are [leased](Policy::leased) and others not, and when more
+    /// than 4 are leased.
     ///
     /// ```
     /// use tollgate::{Policy, PolicySet, Quota};
@@ -133,7 +137,8 @@ impl PolicySet {
         self.0.policies.len()
     }
 
-    /// Returns whether a policy has an amount of 0, so that every check of the set is [blocked](crate::Decision::is_blocked).
+    /// Returns whether a policy has an amount of 0, so that every check of the set is
+    /// [blocked](crate::Decision::is_blocked).
     #[must_use]
     #[inline]
     pub fn is_blocked(&self) -> bool {
@@ -159,7 +164,8 @@ impl PolicySet {
         &self.0.policies
     }
 
-    /// Returns the policies of one branch, as they meter the key of the branch alone. `None` when there are none.
+    /// Returns the policies of one branch, as they meter the key of the branch alone. `None` when
+    /// there are none.
     pub(crate) fn branch(&self, branch: u8) -> Option<Self> {
         let own = self
             .shared()
@@ -175,8 +181,8 @@ impl PolicySet {
 
     /// Decides on the set that each of `replicas` enforces alone during an outage.
     ///
-    /// The set keeps the share that was computed last, because an outage asks for it with every check. Two checks that see
-    /// another number together both compute the same share.
+    /// The set keeps the share that was computed last, because an outage asks for it with every
+    /// check. Two checks that see another number together both compute the same share.
     pub(crate) fn with_share<T>(&self, replicas: NonZeroU32, decide: impl FnOnce(&Self) -> T) -> T {
         if replicas == NonZeroU32::MIN {
             return decide(self);
@@ -202,8 +208,8 @@ impl PolicySet {
         Arc::ptr_eq(&self.0, &other.0) || self.shared() == other.shared()
     }
 
-    /// Returns `true` when a policy of both sets has the same state for one key. Only policies with these
-    /// [reaches](Policy::reach) count: the first is that of this set.
+    /// Returns `true` when a policy of both sets has the same state for one key. Only policies with
+    /// these [reaches](Policy::reach) count: the first is that of this set.
     pub(crate) fn shares_state(&self, other: &Self, reaches: (u8, u8)) -> bool {
         self.with_reach(reaches.0)
             .any(|one| other.with_reach(reaches.1).any(|two| one.shares_state(two)))
@@ -226,21 +232,22 @@ impl PolicySet {
         self.0.is_tagged
     }
 
-    /// Returns `true` when the replies of a check and of a batch leave out the second word of a single bucket, because
-    /// it is always zero.
+    /// Returns `true` when the replies of a check and of a batch leave out the second word of a
+    /// single bucket, because it is always zero.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
         self.0.is_short
     }
 
-    /// Returns `true` when a refund depends on the time until a bucket is full, as it was after the request.
+    /// Returns `true` when a refund depends on the time until a bucket is full, as it was after the
+    /// request.
     pub(crate) fn is_queued(&self) -> bool {
         self.iter()
             .any(|policy| policy.algorithm().is_queued(false))
     }
 
-    /// Returns a number that stands for these policies, in this order, in the name of a reservation. Their quotas are no
-    /// part of it. It is the same in all processes.
+    /// Returns a number that stands for these policies, in this order, in the name of a
+    /// reservation. Their quotas are no part of it. It is the same in all processes.
     pub(crate) fn mark(&self) -> u64 {
         self.iter().fold(0, |all: u64, policy| {
             (all.rotate_left(29) ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -291,7 +298,8 @@ impl PolicySet {
         Cost::new(self.0.max_cost)
     }
 
-    /// Returns the charge with each cost cut to the burst of its policy, or to what its rank has of that.
+    /// Returns the charge with each cost cut to the burst of its policy, or to what its rank has of
+    /// that.
     pub(crate) fn cut(&self, charge: ChargeRef<'_>) -> Charge {
         if charge.each.is_none() && charge.cost <= self.most() {
             return charge.cost.into();
@@ -322,13 +330,15 @@ impl PolicySet {
         }
     }
 
-    /// Returns `true` when a policy meters a level or a branch of its own, so that keys may share a state.
+    /// Returns `true` when a policy meters a level or a branch of its own, so that keys may share a
+    /// state.
     #[inline]
     pub(crate) fn meters_parts(&self) -> bool {
         self.0.reach > 0
     }
 
-    /// Returns the branch of a key that the first policy meters. A key without branches returns itself.
+    /// Returns the branch of a key that the first policy meters. A key without branches returns
+    /// itself.
     #[inline]
     pub(crate) fn first_branch<'a>(&self, key: &'a Key) -> &'a Key {
         match self.shared() {
@@ -337,7 +347,8 @@ impl PolicySet {
         }
     }
 
-    /// Refuses a key that lacks a branch or levels that a policy meters, before the store is called.
+    /// Refuses a key that lacks a branch or levels that a policy meters, before the store is
+    /// called.
     #[inline]
     pub(crate) fn reaches(&self, key: &Key) -> Result<(), Error> {
         if self.0.reach <= key.reach() {
@@ -432,7 +443,8 @@ impl fmt::Debug for PolicySet {
 
 /// Holds the policies of a set in their order. One policy is held without a list.
 ///
-/// The type takes two words, and a `SmallVec` three. A service may have a set for each of its tenants.
+/// The type takes two words, and a `SmallVec` three. A service may have a set for each of its
+/// tenants.
 #[derive(Debug)]
 enum Policies {
     One(Arc<Policy>),

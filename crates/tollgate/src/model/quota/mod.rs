@@ -17,9 +17,9 @@ use crate::Error;
 /// HTTP header field (RFC 9651, section 3.3.1). Some algorithms have a lower limit, see
 /// [`Algorithm`](crate::Algorithm).
 ///
-/// Times are whole microseconds; a fraction of a microsecond is cut off. [`new`](Self::new) and its shorthands are for
-/// literals: a wrong literal in a `const` fails the build. [`try_new`](Self::try_new) is for values that are known only
-/// at run time.
+/// Times are whole microseconds; a fraction of a microsecond is cut off. [`new`](Self::new) and its
+/// shorthands are for literals: a wrong literal in a `const` fails the build.
+/// [`try_new`](Self::try_new) is for values that are known only at run time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,8 +48,9 @@ pub struct Quota {
     amount: u64,
     burst: u64,
     period_us: u64,
-    /// The whole microseconds in which one unit and the whole burst accrue. Computed once, because every check needs them.
-    /// The remainders need no division, so they are not stored: a service may have a quota for each of its tenants.
+    /// The whole microseconds in which one unit and the whole burst accrue. Computed once, because
+    /// every check needs them. The remainders need no division, so they are not stored: a service
+    /// may have a quota for each of its tenants.
     unit_us: u64,
     full_us: u64,
 }
@@ -60,8 +61,8 @@ pub(crate) type Span = (u64, u64);
 /// 2⁵³: from here on, a Lua number (a double) cannot represent every integer.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
 
-/// The greatest amount and the greatest burst: an integer of a structured header field has at most 15 digits
-/// (RFC 9651, section 3.3.1). The sum of nine such numbers is below [`MAX_EXACT`].
+/// The greatest amount and the greatest burst: an integer of a structured header field has at most
+/// 15 digits (RFC 9651, section 3.3.1). The sum of nine such numbers is below [`MAX_EXACT`].
 pub(crate) const MAX_AMOUNT: u64 = 999_999_999_999_999;
 
 /// The longest period: 10 years of 365 days.
@@ -112,8 +113,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is above 999 999 999 999 999, or when
-    /// the period is shorter than 1 µs or longer than 10 years (3650 days).
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the amount is above 999 999
+    /// 999 999 999, or when the period is shorter than 1 µs or longer than 10 years (3650 days).
     ///
     /// ```
     /// use std::time::Duration;
@@ -186,15 +187,16 @@ impl Quota {
         Self::new(1, interval)
     }
 
-    /// Sets the burst: the units that can be spent at once after a rest. A [blocked](Self::is_blocked) quota stays
-    /// blocked.
+    /// Sets the burst: the units that can be spent at once after a rest. A
+    /// [blocked](Self::is_blocked) quota stays blocked.
     ///
     /// In a leaky bucket, the burst is the most units in the queue: see
     /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait).
     ///
     /// # Panics
     ///
-    /// Panics when [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the build.
+    /// Panics when [`try_with_burst`](Self::try_with_burst) would fail. In a `const` this fails the
+    /// build.
     #[must_use]
     #[track_caller]
     pub const fn with_burst(self, burst: u64) -> Self {
@@ -208,24 +210,28 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is 0 and the amount is not, when the burst
-    /// is above 999 999 999 999 999, and when it takes more than 10 years to refill.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the burst is 0 and the
+    /// amount is not, when the burst is above 999 999 999 999 999, and when it takes more than 10
+    /// years to refill.
     pub fn try_with_burst(self, burst: u64) -> Result<Self, Error> {
         Self::checked(self.amount, self.period(), burst)
             .map_err(|invalid| Self::error(invalid, self.amount, self.period(), burst))
     }
 
-    /// Lengthens the period by `margin`, to leave room for delays on the way to a server that counts arrivals.
+    /// Lengthens the period by `margin`, to leave room for delays on the way to a server that
+    /// counts arrivals.
     ///
-    /// Use it for calls that leave at the rate of a server's own limit: `Quota::per_minute(100).with_margin(margin)`
-    /// for a server that allows 100 in any minute. Without a margin, a call that is late on its way arrives closer to
-    /// the next one, and the server may see more than 100 in a minute. [The guide][guide] shows how to choose the
-    /// margin.
+    /// Use it for calls that leave at the rate of a server's own limit:
+    /// `Quota::per_minute(100).with_margin(margin)` for a server that allows 100 in any minute.
+    /// Without a margin, a call that is late on its way arrives closer to the next one, and the
+    /// server may see more than 100 in a minute. [The guide][guide] shows how to choose the margin.
     ///
-    /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding log](crate::Algorithm::SlidingLog), at most
-    /// `amount` units then arrive in any of the original periods, while the longest and the shortest time on the way
-    /// differ by at most `margin`. The units of one request leave a leaky bucket together, so with costs up to c, up to
-    /// `amount + c - 1` units arrive. For a strict limit, use a sliding log, or an amount that is smaller by c − 1.
+    /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding
+    /// log](crate::Algorithm::SlidingLog), at most `amount` units then arrive in any of the
+    /// original periods, while the longest and the shortest time on the way differ by at most
+    /// `margin`. The units of one request leave a leaky bucket together, so with costs up to c, up
+    /// to `amount + c - 1` units arrive. For a strict limit, use a sliding log, or an amount that
+    /// is smaller by c − 1.
     ///
     /// [guide]: crate::guide::waiting_and_outgoing_calls#limits-that-count-arrivals
     ///
@@ -239,7 +245,8 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Panics when [`try_with_margin`](Self::try_with_margin) would fail. In a `const` this fails the build.
+    /// Panics when [`try_with_margin`](Self::try_with_margin) would fail. In a `const` this fails
+    /// the build.
     #[must_use]
     #[track_caller]
     pub const fn with_margin(self, margin: Duration) -> Self {
@@ -257,8 +264,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the period becomes longer than 10 years, or when the
-    /// burst takes more than 10 years to refill.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the period becomes longer
+    /// than 10 years, or when the burst takes more than 10 years to refill.
     pub fn try_with_margin(self, margin: Duration) -> Result<Self, Error> {
         let period = self.period().saturating_add(margin);
         Self::checked(self.amount, period, self.burst)
@@ -362,7 +369,8 @@ impl Quota {
     /// Returns the share of this quota that each of `replicas` may admit alone.
     ///
     /// The amount is divided where it divides evenly. Otherwise, when `stretch` is set, the period
-    /// is multiplied, so that the shares add up to the quota. Each share is at least one unit, unless the quota blocks.
+    /// is multiplied, so that the shares add up to the quota. Each share is at least one unit,
+    /// unless the quota blocks.
     pub(crate) fn share(&self, replicas: u32, stretch: bool) -> Self {
         if self.is_blocked() {
             return *self;
@@ -397,7 +405,8 @@ impl Quota {
     #[inline]
     pub(crate) const fn span(&self, units: u64) -> Span {
         if units == self.burst {
-            // The product may be too large, but the difference is below the amount: it is right modulo 2⁶⁴.
+            // The product may be too large, but the difference is below the amount: it is right
+            // modulo 2⁶⁴.
             let product = self.period_us.wrapping_mul(units);
             return (
                 self.full_us,
@@ -412,7 +421,8 @@ impl Quota {
     }
 }
 
-/// Returns the time of `units` that take `unit` each. It divides only when a unit is not a whole number of microseconds.
+/// Returns the time of `units` that take `unit` each. It divides only when a unit is not a whole
+/// number of microseconds.
 const fn span(unit: Span, n: u64, units: u64) -> Span {
     let (whole, part) = unit;
     match part.checked_mul(units) {

@@ -18,7 +18,8 @@ use crate::{
     store::Deadline,
 };
 
-/// The number of redirects that a call follows without a pause. Two servers may disagree for a moment about a slot.
+/// The number of redirects that a call follows without a pause. Two servers may disagree for a
+/// moment about a slot.
 const REDIRECTS_AT_ONCE: u32 = 3;
 
 /// The middle of the first pause before a call is sent again.
@@ -26,11 +27,12 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Sends each call to the server of its slot.
 ///
-/// Every server that has slots has one connection, one queue and one breaker. A call that a server did not execute
-/// (the slot moved, or is being moved) follows the redirect, within the deadline of the caller. A call that may have been
-/// executed is never sent again.
+/// Every server that has slots has one connection, one queue and one breaker. A call that a server
+/// did not execute (the slot moved, or is being moved) follows the redirect, within the deadline of
+/// the caller. A call that may have been executed is never sent again.
 impl Cluster {
-    /// Returns the error of a call for this key that is not sent: its server is not asked, or not within this deadline.
+    /// Returns the error of a call for this key that is not sent: its server is not asked, or not
+    /// within this deadline.
     pub(in crate::redis) fn refusal(
         self: &Arc<Self>,
         key: &Key,
@@ -58,8 +60,8 @@ impl Cluster {
         .await
     }
 
-    /// Makes a call at the server of the key, for a caller that waits until the deadline. `write` writes it, by the body of
-    /// its script or not.
+    /// Makes a call at the server of the key, for a caller that waits until the deadline. `write`
+    /// writes it, by the body of its script or not.
     pub(in crate::redis) async fn call(
         self: &Arc<Self>,
         key: &Key,
@@ -116,9 +118,10 @@ impl Cluster {
                 }
             };
             let reason = not_executed.reason;
-            // A move that goes on is not waited for: the same call, sent twice, met keys at both ends. A check of a leased policy is
-            // not decided by the state alone. The key of its units is known to be absent only while nobody can create it, and a slot
-            // that is closed in that moment would let a unit pass twice.
+            // A move that goes on is not waited for: the same call, sent twice, met keys at both
+            // ends. A check of a leased policy is not decided by the state alone. The key of its
+            // units is known to be absent only while nobody can create it, and a slot that is
+            // closed in that moment would let a unit pass twice.
             let is_stuck =
                 reason == NotExecutedReason::TryAgain && pauses > 0 && self.is_stuck(slot);
             if is_stuck || Instant::now() >= give_up {

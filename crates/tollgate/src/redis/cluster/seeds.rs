@@ -2,7 +2,8 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 use crate::{Error, redis::connect::Address};
 
-/// Returns the addresses of the first servers. All seeds must have the same settings except for host and port.
+/// Returns the addresses of the first servers. All seeds must have the same settings except for
+/// host and port.
 pub(in crate::redis) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, Error> {
     let Some(first) = seeds.first() else {
         return Err(Error::config("cluster URLs must be at least 1, got 0"));

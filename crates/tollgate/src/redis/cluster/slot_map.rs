@@ -83,8 +83,8 @@ impl SlotMap {
         })
     }
 
-    /// Returns the index of the server at this address, and adds it if it is new. It is kept without a slot until the
-    /// given time.
+    /// Returns the index of the server at this address, and adds it if it is new. It is kept
+    /// without a slot until the given time.
     pub(super) fn insert(
         &mut self,
         address: &Address,
@@ -119,7 +119,8 @@ impl SlotMap {
         self.open.get(&slot).copied()
     }
 
-    /// Notes that a slot is in the middle of a move, and forgets those of which nothing was heard for a while.
+    /// Notes that a slot is in the middle of a move, and forgets those of which nothing was heard
+    /// for a while.
     pub(super) fn open(&mut self, slot: u16, now: Instant, until: Instant) {
         self.open.retain(|_, open| open.until + KEPT_OPEN > now);
         self.open
@@ -128,8 +129,8 @@ impl SlotMap {
             .until = until;
     }
 
-    /// Returns the map that a server's view describes. Members that it does not name are removed, unless a redirect
-    /// named them a short time ago.
+    /// Returns the map that a server's view describes. Members that it does not name are removed,
+    /// unless a redirect named them a short time ago.
     pub(super) fn with_view(
         &self,
         view: &View,
@@ -162,8 +163,8 @@ impl SlotMap {
     }
 }
 
-/// Reads the reply of `CLUSTER SLOTS`: ranges, each with its master first. A server that does not know its own host leaves
-/// it empty. The host is then that of the server that was `asked`.
+/// Reads the reply of `CLUSTER SLOTS`: ranges, each with its master first. A server that does not
+/// know its own host leaves it empty. The host is then that of the server that was `asked`.
 pub(super) fn view(reply: &Value, asked: &str) -> Result<View, Error> {
     let invalid = || {
         Error::new(

@@ -22,9 +22,10 @@ use crate::{
 
 /// Holds what is known of a cluster, and keeps it true.
 ///
-/// One task refreshes the knowledge: one refresh at a time, with a pause after each. A refresh is requested when a call
-/// meets a redirect or a broken server. Refreshes go on while a server with slots is not asked. One happens every half
-/// minute in any case, so that a cluster whose servers are replaced one by one is never lost. A redirect counts at once.
+/// One task refreshes the knowledge: one refresh at a time, with a pause after each. A refresh is
+/// requested when a call meets a redirect or a broken server. Refreshes go on while a server with
+/// slots is not asked. One happens every half minute in any case, so that a cluster whose servers
+/// are replaced one by one is never lost. A redirect counts at once.
 pub(in crate::redis) struct Cluster {
     template: ConnectionTemplate,
     config: StoreConfig,
@@ -60,10 +61,12 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// The time for which a server is kept that a redirect named and that has no slots yet.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// The time for which the checks of a slot leave apart after one was refused, because the slot is being moved.
+/// The time for which the checks of a slot leave apart after one was refused, because the slot is
+/// being moved.
 const OPEN: Duration = Duration::from_secs(1);
 
-/// The time after which nobody waits any more for the end of a move. A slot whose keys hold 50 000 reservations takes 1.2 s.
+/// The time after which nobody waits any more for the end of a move. A slot whose keys hold 50 000
+/// reservations takes 1.2 s.
 const STUCK: Duration = Duration::from_secs(2);
 
 impl Cluster {
@@ -91,7 +94,8 @@ impl Cluster {
         })
     }
 
-    /// Returns the server of a slot, or the error when there is none. `None` before the first refresh.
+    /// Returns the server of a slot, or the error when there is none. `None` before the first
+    /// refresh.
     pub(super) fn by_slot_now(self: &Arc<Self>, slot: u16) -> Option<Result<Arc<Sender>, Error>> {
         let known = self.known.load();
         if let Some(sender) = known.map.by_slot(slot) {
@@ -186,7 +190,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Completes the address of a redirect. A server that does not know its own host leaves the host empty.
+    /// Completes the address of a redirect. A server that does not know its own host leaves the
+    /// host empty.
     pub(super) fn resolve(&self, (host, port): &Address, redirected_by: &Arc<Sender>) -> Address {
         let known = self.known.load();
         let sender = known
@@ -290,8 +295,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the servers to ask, in order: the target of the last redirect, servers that answer, the seeds, and last
-    /// the servers that do not answer.
+    /// Returns the servers to ask, in order: the target of the last redirect, servers that answer,
+    /// the seeds, and last the servers that do not answer.
     fn candidates(self: &Arc<Self>) -> Result<Vec<(Address, Arc<Server>)>, Error> {
         let is_silent = |member: &slot_map::Member| member.sender.server.breaker().is_open();
         if self.known.load().map.members.iter().all(is_silent) {

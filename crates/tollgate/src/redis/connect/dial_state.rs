@@ -1,14 +1,15 @@
-//! The state of the shared connection. The lock and the pointer come from `redis::sync`, so that a model checker runs the same
-//! lines.
+//! The state of the shared connection. The lock and the pointer come from `redis::sync`, so that a
+//! model checker runs the same lines.
 
 use std::{fmt, sync::Arc};
 
 use crate::redis::sync::{ArcSwapOption, Lock};
 
-/// Holds the shared connection, or the dial that makes the next one. Callers wait with a `W` for the end of a dial.
+/// Holds the shared connection, or the dial that makes the next one. Callers wait with a `W` for
+/// the end of a dial.
 ///
-/// Dials are numbered, and a connection has the number of its dial. A result that comes late is recognised by its
-/// number: a dial that was replaced, or a connection that was.
+/// Dials are numbered, and a connection has the number of its dial. A result that comes late is
+/// recognised by its number: a dial that was replaced, or a connection that was.
 pub(in crate::redis) struct DialState<C, W>(Arc<Shared<C, W>>);
 
 struct Shared<C, W> {
@@ -64,8 +65,8 @@ impl<C, W> DialState<C, W> {
         self.0.up.load().is_some()
     }
 
-    /// Starts over because the server changed. The caller dials. The old connection, and a dial to the old server,
-    /// are left to the callers that wait for an answer on them.
+    /// Starts over because the server changed. The caller dials. The old connection, and a dial to
+    /// the old server, are left to the callers that wait for an answer on them.
     pub(in crate::redis) fn renew(&self, waiter: W) -> Dial<C, W> {
         let mut inner = self.0.inner.lock();
         let dial = self.begin(&mut inner, waiter);
@@ -73,15 +74,16 @@ impl<C, W> DialState<C, W> {
         dial
     }
 
-    /// Returns the dial that replaces the connection or the dial with this number, unless another began since.
+    /// Returns the dial that replaces the connection or the dial with this number, unless another
+    /// began since.
     pub(in crate::redis) fn redial(&self, number: u64, waiter: W) -> Option<Dial<C, W>> {
         let mut inner = self.0.inner.lock();
         (!self.is_up() && inner.dialing.is_none() && inner.dials == number)
             .then(|| self.begin(&mut inner, waiter))
     }
 
-    /// Returns the dial without holding the lock: what the caller starts may end, and come back here, before it has
-    /// begun.
+    /// Returns the dial without holding the lock: what the caller starts may end, and come back
+    /// here, before it has begun.
     fn begin(&self, inner: &mut Inner<W>, waiter: W) -> Dial<C, W> {
         inner.dials += 1;
         inner.dialing = Some((inner.dials, waiter));
@@ -99,8 +101,8 @@ impl<C: Clone, W: Clone> DialState<C, W> {
         self.0.up.load().as_deref().cloned()
     }
 
-    /// Returns the connection, or the one dial that makes it. If the caller has to dial, the others wait with
-    /// `waiter`.
+    /// Returns the connection, or the one dial that makes it. If the caller has to dial, the others
+    /// wait with `waiter`.
     pub(in crate::redis) fn connection_or_dial(&self, waiter: &W) -> Lookup<C, W> {
         let mut inner = self.0.inner.lock();
         match (self.connection(), &inner.dialing) {
@@ -112,8 +114,8 @@ impl<C: Clone, W: Clone> DialState<C, W> {
 }
 
 impl<C: Numbered, W> DialState<C, W> {
-    /// Drops a connection that broke or leads to the wrong server. The next caller dials, unless another already does.
-    /// Returns whether it was the shared connection.
+    /// Drops a connection that broke or leads to the wrong server. The next caller dials, unless
+    /// another already does. Returns whether it was the shared connection.
     pub(in crate::redis) fn broken(&self, connection: &C) -> bool {
         self.end(connection.number())
     }
@@ -133,9 +135,9 @@ impl<C: Numbered, W> DialState<C, W> {
         is_shared
     }
 
-    /// Uses a connection again that was taken for broken and is not. If no other connection is up, it becomes the
-    /// shared one, and the result of a dial under way is ignored. Returns whether the connection leads to the current
-    /// server.
+    /// Uses a connection again that was taken for broken and is not. If no other connection is up,
+    /// it becomes the shared one, and the result of a dial under way is ignored. Returns whether
+    /// the connection leads to the current server.
     pub(in crate::redis) fn restore(&self, connection: C) -> bool {
         let mut inner = self.0.inner.lock();
         let is_current_server = connection.number() >= inner.first_to_server;

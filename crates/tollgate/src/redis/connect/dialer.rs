@@ -118,9 +118,9 @@ impl Dialer {
 
     /// Opens the stream here where that is possible.
     ///
-    /// The client library reports neither when its connection ends, nor whether a call that failed was sent, and it keeps a
-    /// reply of any length. A TLS client of the application keeps its settings to itself, so the client library opens that
-    /// connection.
+    /// The client library reports neither when its connection ends, nor whether a call that failed
+    /// was sent, and it keeps a reply of any length. A TLS client of the application keeps its
+    /// settings to itself, so the client library opens that connection.
     async fn stream(
         &self,
         bound: &ReplyBound,
@@ -166,8 +166,8 @@ impl Dialer {
 /// The calls that the connection accepts before its task has written the first one.
 const MOST_UNWRITTEN: usize = 1_024;
 
-/// Returns the settings without limits of time. Each check has its own deadline, and the shared connection limits the time
-/// for connecting.
+/// Returns the settings without limits of time. Each check has its own deadline, and the shared
+/// connection limits the time for connecting.
 fn unlimited() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(None)
@@ -211,7 +211,8 @@ async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStr
 /// Names a server: host and port.
 pub(in crate::redis) type Address = (String, u16);
 
-/// Holds the settings for servers whose addresses become known at run time, from Sentinels or from a cluster.
+/// Holds the settings for servers whose addresses become known at run time, from Sentinels or from
+/// a cluster.
 pub(in crate::redis) struct ConnectionTemplate {
     pub(in crate::redis) info: ConnectionInfo,
     pub(in crate::redis) tls: Certificates,

@@ -1,4 +1,5 @@
-//! Stands in without the feature: no store has certificates, and the client library refuses a `rediss://` URL.
+//! Stands in without the feature: no store has certificates, and the client library refuses a
+//! `rediss://` URL.
 
 use redis::{Client, ConnectionInfo, RedisResult};
 

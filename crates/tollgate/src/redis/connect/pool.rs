@@ -13,8 +13,8 @@ pub(in crate::redis) enum Pool {
     Sentinel(deadpool_redis::sentinel::Pool),
 }
 
-/// Holds a connection that a pool lent. Returns it to the pool when it is dropped, unless it was discarded: the pool
-/// might find that a discarded connection answers, and lend it again.
+/// Holds a connection that a pool lent. Returns it to the pool when it is dropped, unless it was
+/// discarded: the pool might find that a discarded connection answers, and lend it again.
 pub(super) struct LentConnection {
     connection: Option<Borrowed>,
     is_discarded: AtomicBool,

@@ -22,7 +22,8 @@ use crate::{
 /// Finds the master through its Sentinels.
 ///
 /// The Sentinels are asked for the master when a connection is made. A Sentinel announces a change
-/// (`+switch-master`). [`MasterWatch`] receives the announcements, and asks once a second in case none came.
+/// (`+switch-master`). [`MasterWatch`] receives the announcements, and asks once a second in case
+/// none came.
 pub(in crate::redis) struct Sentinels {
     sentinels: Vec<Sentinel>,
     master_name: String,
@@ -58,11 +59,12 @@ struct Answer {
 /// The pause between two questions when no Sentinel announces a change.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time that the other Sentinels have after the first answer. One of them may know a newer master.
+/// The time that the other Sentinels have after the first answer. One of them may know a newer
+/// master.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The time for which an announcement is believed without asking again. The other Sentinels learn of a change within
-/// seconds.
+/// The time for which an announcement is believed without asking again. The other Sentinels learn
+/// of a change within seconds.
 const ANNOUNCEMENT_LIFE: Duration = Duration::from_secs(3);
 
 /// The time that a Sentinel has to answer.
@@ -128,7 +130,8 @@ impl Sentinels {
         Connection::accept(dialer.server(), number, opened, None, Some(master)).await
     }
 
-    /// Asks all Sentinels for the master. Of several answers, returns the one with the newest decision.
+    /// Asks all Sentinels for the master. Of several answers, returns the one with the newest
+    /// decision.
     async fn ask(self: &Arc<Self>) -> Result<Address, Error> {
         let mut questions = JoinSet::new();
         for at in 0..self.sentinels.len() {
@@ -310,7 +313,8 @@ impl MasterWatch {
         }
     }
 
-    /// Waits for one announcement, or for one poll. Returns the master if it is known and not `current()`.
+    /// Waits for one announcement, or for one poll. Returns the master if it is known and not
+    /// `current()`.
     pub(in crate::redis) async fn changed(
         &mut self,
         current: impl Fn() -> Option<Address>,

@@ -34,8 +34,9 @@ pub(in crate::redis) enum ConnectionSource {
 
 /// Holds the one connection that all checks share.
 ///
-/// A task of its own makes the connection. A caller that gives up does not undo that work for later callers. The
-/// connection is replaced when it ends, by a [`Keeper`], and never asked for again while it works.
+/// A task of its own makes the connection. A caller that gives up does not undo that work for later
+/// callers. The connection is replaced when it ends, by a [`Keeper`], and never asked for again
+/// while it works.
 pub(in crate::redis) struct SharedConnection {
     source: ConnectionSource,
     bound: ReplyBound,
@@ -49,10 +50,12 @@ pub(in crate::redis) struct SharedConnection {
 type DialReceiver = watch::Receiver<Option<DialOutcome>>;
 type DialOutcome = Result<Connection, Error>;
 
-/// The time that a server has to answer on a connection that was silent. Then a new connection is dialled as well.
+/// The time that a server has to answer on a connection that was silent. Then a new connection is
+/// dialled as well.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// The number of connections in a row that may end before they are used. Then the server counts as away.
+/// The number of connections in a row that may end before they are used. Then the server counts as
+/// away.
 const MOST_DIALS: u32 = 3;
 
 impl SharedConnection {
@@ -84,7 +87,8 @@ impl SharedConnection {
 
     /// Returns a connection for a check, and makes it if there is none.
     ///
-    /// A connection that has ended is replaced. A connection that was silent for a while has to answer first.
+    /// A connection that has ended is replaced. A connection that was silent for a while has to
+    /// answer first.
     pub(in crate::redis) async fn usable(&self) -> Result<Connection, Error> {
         for _ in 0..MOST_DIALS {
             let connection = self.get().await?;
@@ -131,7 +135,8 @@ impl SharedConnection {
                         "redis does not answer on a connection that was silent: a new one is made"
                     );
                     self.broken(&connection);
-                    // A pool has few connections. It may be unable to lend another one while this one is held.
+                    // A pool has few connections. It may be unable to lend another one while this
+                    // one is held.
                     if !connection.is_lent() {
                         let mut dial = pin!(self.dial());
                         tokio::select! {
@@ -179,7 +184,8 @@ impl SharedConnection {
         }
     }
 
-    /// Uses a connection again that was taken for broken and is not. Returns whether it leads to the current server.
+    /// Uses a connection again that was taken for broken and is not. Returns whether it leads to
+    /// the current server.
     pub(in crate::redis) fn restore(&self, connection: Connection) -> bool {
         self.state.restore(connection)
     }
@@ -188,8 +194,8 @@ impl SharedConnection {
         self.state.is_up()
     }
 
-    /// Connects to the new server at once. The old connection, and a dial to the old server, are left to the callers
-    /// that wait for an answer on them.
+    /// Connects to the new server at once. The old connection, and a dial to the old server, are
+    /// left to the callers that wait for an answer on them.
     pub(in crate::redis) fn renew(&self) {
         let (sender, receiver) = watch::channel(None);
         self.start(self.state.renew(receiver), sender);
@@ -275,8 +281,8 @@ impl SharedConnection {
 
 /// Watches one connection, and replaces it at its end.
 ///
-/// So the next check finds a connection that works, also after a rest. The server, a load balancer or a NAT closes
-/// connections at rest, some of them without a word.
+/// So the next check finds a connection that works, also after a rest. The server, a load balancer
+/// or a NAT closes connections at rest, some of them without a word.
 struct Keeper {
     /// The store may be dropped meanwhile.
     shared: Weak<SharedConnection>,
@@ -293,8 +299,8 @@ const TICKS_BETWEEN_PINGS: u32 = 5;
 /// A connection that ends sooner counts as short-lived.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// The bounds of the pause before a dial that follows a failed one, or the second of two short-lived connections. Each
-/// next pause is twice as long.
+/// The bounds of the pause before a dial that follows a failed one, or the second of two
+/// short-lived connections. Each next pause is twice as long.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Keeper {
@@ -369,8 +375,8 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Gives the connection up. When the runtime was shut down, the task of the client library that drives the connection
-    /// is gone too, without a notice.
+    /// Gives the connection up. When the runtime was shut down, the task of the client library that
+    /// drives the connection is gone too, without a notice.
     fn drop(&mut self) {
         self.wire.give_up();
     }

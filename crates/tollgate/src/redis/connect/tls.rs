@@ -19,8 +19,8 @@ pub(in crate::redis) struct Certificates {
     pub(in crate::redis) roots: Option<Vec<u8>>,
     /// The client certificate and its key.
     pub(in crate::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The settings of all connections, made with the first one. Reading the platform's certificates takes longer than a
-    /// check may wait.
+    /// The settings of all connections, made with the first one. Reading the platform's
+    /// certificates takes longer than a check may wait.
     config: Arc<OnceLock<Option<Arc<ClientConfig>>>>,
 }
 
@@ -29,8 +29,8 @@ impl Certificates {
         self.roots.is_some() || self.identity.is_some()
     }
 
-    /// Returns a TLS client when the address asks for TLS. Fails when certificates are set and `needed`, and the address
-    /// does not ask for TLS.
+    /// Returns a TLS client when the address asks for TLS. Fails when certificates are set and
+    /// `needed`, and the address does not ask for TLS.
     pub(in crate::redis) fn client(
         &self,
         info: &ConnectionInfo,
@@ -78,8 +78,8 @@ impl Certificates {
             .map_err(unusable)
     }
 
-    /// Returns what makes a TLS connection to this host. Returns `None` without a trusted root certificate: the client library
-    /// may have roots of its own.
+    /// Returns what makes a TLS connection to this host. Returns `None` without a trusted root
+    /// certificate: the client library may have roots of its own.
     pub(super) fn connector(&self, host: &str) -> Option<Connector> {
         let config = self
             .config

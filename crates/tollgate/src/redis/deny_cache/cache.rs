@@ -19,14 +19,15 @@ use crate::{
 
 /// Remembers denials that still hold, so that a client that keeps asking costs the server nothing.
 ///
-/// A request that was denied with a wait of ρ stays denied until ρ after it was *sent*: the server decided no earlier,
-/// and other requests can only make the wait longer. The denial ends sooner only when units are refunded, the key is
-/// reset, the quota is raised, the state is lost, or the clock steps. A refund or a reset in this process clears the
-/// entry. For all other cases an entry is kept no longer than the cap.
+/// A request that was denied with a wait of ρ stays denied until ρ after it was *sent*: the server
+/// decided no earlier, and other requests can only make the wait longer. The denial ends sooner
+/// only when units are refunded, the key is reset, the quota is raised, the state is lost, or the
+/// clock steps. A refund or a reset in this process clears the entry. For all other cases an entry
+/// is kept no longer than the cap.
 ///
-/// A denial is remembered for a whole key. When the policies meter an outer level or a branch too, the entry also
-/// depends on the other keys that share it: it holds as long as the epochs of the outermost levels are those from
-/// before the check.
+/// A denial is remembered for a whole key. When the policies meter an outer level or a branch too,
+/// the entry also depends on the other keys that share it: it holds as long as the epochs of the
+/// outermost levels are those from before the check.
 ///
 /// The memory is allocated once. A lookup takes no lock.
 pub(in crate::redis) struct DenyCache {
@@ -45,8 +46,8 @@ pub(in crate::redis) struct Epoch {
 #[derive(Clone, Debug)]
 pub(in crate::redis) struct KeyHash {
     pub(in crate::redis) whole: u64,
-    /// The hash of the outermost level. It equals `whole` for a key of one level. Of a key with branches, that of the
-    /// first.
+    /// The hash of the outermost level. It equals `whole` for a key of one level. Of a key with
+    /// branches, that of the first.
     pub(in crate::redis) outermost: u64,
     /// Makes the hashes of other levels and branches.
     pub(in crate::redis) hasher: RandomState,
@@ -84,7 +85,8 @@ struct Denial {
 /// The default of the cap.
 pub(in crate::redis) const DEFAULT_CAP: Duration = Duration::from_secs(1);
 
-/// The number of entries. When more keys are denied at once, some repeated requests reach the server.
+/// The number of entries. When more keys are denied at once, some repeated requests reach the
+/// server.
 const ENTRIES: usize = 1 << 14;
 
 impl DenyCache {
@@ -95,7 +97,8 @@ impl DenyCache {
         }
     }
 
-    /// Returns the answer to a check that is known to be denied. `hash` is that of its key, here and below.
+    /// Returns the answer to a check that is known to be denied. `hash` is that of its key, here
+    /// and below.
     #[inline]
     pub(in crate::redis) fn look_up(
         &self,
@@ -109,7 +112,8 @@ impl DenyCache {
             if !denial.is_of(check.policies, check.key, check.charge()) || !is_current() {
                 return None;
             }
-            // The start of the check saves a look at the clock, which takes a fifth of the time of this answer.
+            // The start of the check saves a look at the clock, which takes a fifth of the time of
+            // this answer.
             let now = check.deadline.map_or_else(now, Deadline::start);
             // Built here, so that it is not copied from function to function.
             (now < denial.until).then(|| CheckFuture::ready(Ok(denial.decision(now))))
@@ -125,7 +129,8 @@ impl DenyCache {
         }
     }
 
-    /// Returns the epoch of the parts of a key that other keys share: the outermost level, or those of all branches.
+    /// Returns the epoch of the parts of a key that other keys share: the outermost level, or those
+    /// of all branches.
     #[inline]
     fn shared_epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Option<table::Epoch> {
         if check.key.has_branches() {
@@ -135,8 +140,8 @@ impl DenyCache {
         is_shared.then(|| self.table.epoch(hash.outermost))
     }
 
-    /// Returns the sum of the epochs of all branches. None of them ever decreases, so a sum stays equal only while all
-    /// do.
+    /// Returns the sum of the epochs of all branches. None of them ever decreases, so a sum stays
+    /// equal only while all do.
     #[cold]
     fn epoch_of_branches(&self, key: &Key, hash: &KeyHash) -> table::Epoch {
         key.branches()
@@ -145,7 +150,8 @@ impl DenyCache {
             .sum()
     }
 
-    /// Remembers a decision if it is a denial. The check was sent at `sent`, and `epoch` was taken before.
+    /// Remembers a decision if it is a denial. The check was sent at `sent`, and `epoch` was taken
+    /// before.
     pub(in crate::redis) fn remember(
         &self,
         key: &Key,
@@ -189,7 +195,8 @@ impl DenyCache {
         for branch in key.branches() {
             for count in 1..=branch.levels() as u8 {
                 let level = branch.level(count);
-                // This also starts a new epoch, on which the denials of keys that share the outermost level depend.
+                // This also starts a new epoch, on which the denials of keys that share the
+                // outermost level depend.
                 self.table.forget(level.hash(hasher), |denial| {
                     denial.key.as_bytes() == level.as_bytes()
                 });

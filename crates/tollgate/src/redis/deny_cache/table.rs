@@ -1,18 +1,19 @@
-//! A table of a fixed size. The atomics come from `redis::sync`, so that a model checker runs the same lines.
+//! A table of a fixed size. The atomics come from `redis::sync`, so that a model checker runs the
+//! same lines.
 
 use std::{iter, sync::Arc};
 
 use crate::redis::sync::{ArcSwapOption, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Holds up to two entries for each hash. A lookup takes no lock. An entry that was requested before its key was
-/// forgotten is not inserted afterwards.
+/// Holds up to two entries for each hash. A lookup takes no lock. An entry that was requested
+/// before its key was forgotten is not inserted afterwards.
 pub(in crate::redis) struct EpochTable<T>(Box<[Pair<T>]>);
 
 /// Most lookups find nothing. All that such a lookup reads lies side by side, in one cache line.
 #[repr(align(32))]
 struct Pair<T> {
-    /// A part of the hash of each entry. It saves most lookups the comparison of the key. Two keys may share a mark,
-    /// and a mark may belong to an earlier entry.
+    /// A part of the hash of each entry. It saves most lookups the comparison of the key. Two keys
+    /// may share a mark, and a mark may belong to an earlier entry.
     marks: [AtomicU32; 2],
     /// Counts how often a key of this pair was forgotten.
     epoch: AtomicU64,
@@ -64,7 +65,8 @@ impl<T> EpochTable<T> {
         Epoch(self.pair(hash).epoch.load(Ordering::Acquire))
     }
 
-    /// Inserts an entry that was requested at `epoch`, in place of the entry with the smallest rank.
+    /// Inserts an entry that was requested at `epoch`, in place of the entry with the smallest
+    /// rank.
     pub(in crate::redis) fn insert<K: Ord>(
         &self,
         hash: u64,
@@ -80,7 +82,8 @@ impl<T> EpochTable<T> {
         };
         held.store(Some(Arc::new(one)));
         mark_of.store(mark(hash), Ordering::Release);
-        // Either this thread sees that the key was forgotten, or the thread that forgets sees the new entry.
+        // Either this thread sees that the key was forgotten, or the thread that forgets sees the
+        // new entry.
         fence(Ordering::SeqCst);
         if self.epoch(hash) != epoch {
             held.store(None);
@@ -105,7 +108,8 @@ impl<T> EpochTable<T> {
     }
 }
 
-/// Returns the mark of a hash. It is never zero, the mark of an empty entry. (The other half of the hash selects the pair.)
+/// Returns the mark of a hash. It is never zero, the mark of an empty entry. (The other half of the
+/// hash selects the pair.)
 fn mark(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }

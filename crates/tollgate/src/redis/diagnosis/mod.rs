@@ -23,13 +23,13 @@ const OLDEST: [u32; 2] = [6, 2];
 /// The difference between two clocks up to which nothing is reported.
 const SKEW: Duration = Duration::from_secs(1);
 
-/// The most round trips that are measured. The shortest counts, because one may meet a moment in which the machine is
-/// busy.
+/// The most round trips that are measured. The shortest counts, because one may meet a moment in
+/// which the machine is busy.
 const TRIPS: u32 = 5;
 
 impl RedisStore {
-    /// Reports settings of the server that weaken limits, and tries the scripts of the given policies. In a cluster,
-    /// examines every server that has slots.
+    /// Reports settings of the server that weaken limits, and tries the scripts of the given
+    /// policies. In a cluster, examines every server that has slots.
     ///
     /// | code | meaning |
     /// |---|---|
@@ -39,9 +39,9 @@ impl RedisStore {
     /// | `TOLLGATE-VERSION` | Redis is older than 6.2. |
     /// | `TOLLGATE-DISTANT` | The round trip takes more than four fifths of the default [`deadline`](crate::LimiterBuilder::deadline), 50 ms. Ignore this if all limiters have a longer deadline. |
     ///
-    /// The scripts run on keys of their own, which are deleted afterwards. [`connect`](Self::connect) calls this once
-    /// without policies, and logs the findings. Call it with policies when the service starts, or in a check of the
-    /// deployment:
+    /// The scripts run on keys of their own, which are deleted afterwards.
+    /// [`connect`](Self::connect) calls this once without policies, and logs the findings. Call it
+    /// with policies when the service starts, or in a check of the deployment:
     ///
     /// ```no_run
     /// # async fn run(store: tollgate::RedisStore, limiter: tollgate::Limiter) -> Result<(), tollgate::Error> {
@@ -122,8 +122,8 @@ async fn examine(server: &Server) -> Result<Vec<Finding>, Error> {
     Ok(findings)
 }
 
-/// Measures the round trip, and compares it with the default deadline. A limiter may have another one, which a store does
-/// not know.
+/// Measures the round trip, and compares it with the default deadline. A limiter may have another
+/// one, which a store does not know.
 async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
     let (ping, mut shortest) = (redis::cmd("PING"), Duration::MAX);
     for _ in 0..TRIPS {
@@ -137,7 +137,8 @@ async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
     Ok(server::far(shortest, Deadline::DEFAULT).map(|detail| Finding::new(DISTANT, detail)))
 }
 
-/// Returns the time since the Unix epoch on the clock of this process that decides, or on the system's.
+/// Returns the time since the Unix epoch on the clock of this process that decides, or on the
+/// system's.
 fn local_time(server: &Server) -> Duration {
     match server.clock() {
         Some(clock) => Duration::from_micros(clock.now_us()),

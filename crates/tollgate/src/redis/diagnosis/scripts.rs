@@ -1,4 +1,5 @@
-//! Tries the scripts as the user of the store. To read the rights of the user, `ACL DRYRUN` would need rights of its own.
+//! Tries the scripts as the user of the store. To read the rights of the user, `ACL DRYRUN` would
+//! need rights of its own.
 
 use std::time::Duration;
 
@@ -33,8 +34,9 @@ pub(super) async fn try_policies(
 ) -> Result<(), Error> {
     let brief = policies
         .iter()
-        // One unit lasts a tenth of a second. Of two single charges, one falls into the second of the state that is
-        // stored, and is written in place. The large charge before them is visible for twenty seconds.
+        // One unit lasts a tenth of a second. Of two single charges, one falls into the second of
+        // the state that is stored, and is written in place. The large charge before them is
+        // visible for twenty seconds.
         .map(|policy| {
             Policy::try_new(
                 policy.name(),
@@ -74,7 +76,8 @@ pub(super) async fn try_policies(
     ];
     let mut left = Vec::new();
     for (script, packed, is_refund) in tried {
-        // By its body first: the user may lack the right to load a script that the server happens to know.
+        // By its body first: the user may lack the right to load a script that the server happens
+        // to know.
         let calls = [
             ("EVAL", &script.text),
             ("EVALSHA", &script.sha),
@@ -112,8 +115,8 @@ pub(super) async fn try_policies(
             }
         }
     }
-    // A state that may not be read counts as absent, so each charge is the first and no request is ever denied. A
-    // window may end between two of the checks, but not between every two.
+    // A state that may not be read counts as absent, so each charge is the first and no request is
+    // ever denied. A window may end between two of the checks, but not between every two.
     let is_read = |at: usize| {
         left.iter()
             .zip(COSTS)

@@ -1,39 +1,45 @@
-//! Paces the checks of one server: when they leave, how many at a time, and when a new one is refused. Time is passed in, so
-//! that a simulation runs the same lines.
+//! Paces the checks of one server: when they leave, how many at a time, and when a new one is
+//! refused. Time is passed in, so that a simulation runs the same lines.
 //!
 //! # Theory
 //!
-//! The pacer measures three things: the *round trip*, the *rate* at which the server answers, and the *number* of checks that
-//! wait or are under way. Little's law connects them: a number is a rate multiplied by a time.
+//! The pacer measures three things: the *round trip*, the *rate* at which the server answers, and
+//! the *number* of checks that wait or are under way. Little's law connects them: a number is a
+//! rate multiplied by a time.
 //!
-//! **When may a batch leave?** A line whose least round trip is *T* holds *rate × T* keys. With fewer under way, the server
-//! has nothing to do at times. With more, keys wait at the server, where their checks can no longer share a batch or be given
-//! up. So the limit follows this product, and some keys more keep both ends busy. It is not computed from the rate alone,
-//! because the rate is the lower the less is sent. It is found, as in TCP: keys that wait at the server lengthen the round
-//! trips, and the limit shrinks; while nothing waits there, it grows. All processes of a server see the same delay and give
-//! way alike.
+//! **When may a batch leave?** A line whose least round trip is *T* holds *rate × T* keys. With
+//! fewer under way, the server has nothing to do at times. With more, keys wait at the server,
+//! where their checks can no longer share a batch or be given up. So the limit follows this
+//! product, and some keys more keep both ends busy. It is not computed from the rate alone, because
+//! the rate is the lower the less is sent. It is found, as in TCP: keys that wait at the server
+//! lengthen the round trips, and the limit shrinks; while nothing waits there, it grows. All
+//! processes of a server see the same delay and give way alike.
 //!
-//! The least round trip may become longer, as with a new route. So it is measured again when most answers were late, while
-//! nothing of the process waits at the server. A process that measured it while others have much under way would take their
-//! delay for the line. For this reason all processes with a delay drain the line at the same times by the clock.
+//! The least round trip may become longer, as with a new route. So it is measured again when most
+//! answers were late, while nothing of the process waits at the server. A process that measured it
+//! while others have much under way would take their delay for the line. For this reason all
+//! processes with a delay drain the line at the same times by the clock.
 //!
-//! **How much does it take?** A call has a fixed cost at both ends, most of it to wake the other one, so checks share calls.
-//! But the checks of one batch travel in step: while the server works on the only batch, the client waits, and the other way
-//! round. The number of checks decides which counts for more:
+//! **How much does it take?** A call has a fixed cost at both ends, most of it to wake the other
+//! one, so checks share calls. But the checks of one batch travel in step: while the server works
+//! on the only batch, the client waits, and the other way round. The number of checks decides which
+//! counts for more:
 //!
-//! - Up to [`MOST_DIRECT`]: each caller sends its own check. A batch would add two wake-ups of the worker, and save fewer calls.
-//!   On a short line, the system holds small writes back until the server has answered those before (Nagle's algorithm). So
-//!   each answer brings the server its next checks, and it does not fall asleep in between.
-//! - Up to [`MOST_TOGETHER`] on a short line: a batch takes all that wait, and one for each end is under way.
-//! - More, or on a longer line: a batch takes a quarter, so that the client works on the answers to one while the server works
-//!   on the next.
+//! - Up to [`MOST_DIRECT`]: each caller sends its own check. A batch would add two wake-ups of the
+//!   worker, and save fewer calls. On a short line, the system holds small writes back until the
+//!   server has answered those before (Nagle's algorithm). So each answer brings the server its
+//!   next checks, and it does not fall asleep in between.
+//! - Up to [`MOST_TOGETHER`] on a short line: a batch takes all that wait, and one for each end is
+//!   under way.
+//! - More, or on a longer line: a batch takes a quarter, so that the client works on the answers to
+//!   one while the server works on the next.
 //!
 //! The number is the greatest of the last batches, so one pause does not change the way of sending.
 //!
-//! **When is a check refused?** Behind *n* others, its answer comes after *n / rate* and a round trip. When this is too much of
-//! its deadline, it fails at once: its caller would leave before the answer, and the server would work in vain. Fairness
-//! between keys is a question of its own, and the one rule that looks at a key: half of the wait is kept from those
-//! keys that fill the queue.
+//! **When is a check refused?** Behind *n* others, its answer comes after *n / rate* and a round
+//! trip. When this is too much of its deadline, it fails at once: its caller would leave before the
+//! answer, and the server would work in vain. Fairness between keys is a question of its own, and
+//! the one rule that looks at a key: half of the wait is kept from those keys that fill the queue.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +54,8 @@ pub(super) struct Pacer {
     direct: usize,
     /// Is true while callers may send their checks.
     is_direct: bool,
-    /// Is true from an answer on that a caller got as soon as on a short line, until a caller gives up.
+    /// Is true from an answer on that a caller got as soon as on a short line, until a caller gives
+    /// up.
     is_prompt: bool,
     /// The most checks that waited or were under way at a time, lately.
     peak: usize,
@@ -79,12 +86,13 @@ pub(super) struct Ticket {
 /// The most checks at a time that their callers send.
 const MOST_DIRECT: usize = 16;
 
-/// Callers send their checks again when no more than this were under way at a time. It is half of [`MOST_DIRECT`]: between
-/// the two, what is done goes on, so a steady load does not change it again and again.
+/// Callers send their checks again when no more than this were under way at a time. It is half of
+/// [`MOST_DIRECT`]: between the two, what is done goes on, so a steady load does not change it
+/// again and again.
 const FEW: usize = MOST_DIRECT / 2;
 
-/// The most checks at a time that are not divided on a short line. A call of a part would cost more than the time that it
-/// saves.
+/// The most checks at a time that are not divided on a short line. A call of a part would cost more
+/// than the time that it saves.
 const MOST_TOGETHER: usize = 64;
 
 /// The round trip below which a line is short: the work at its ends takes longer.
@@ -96,13 +104,15 @@ const PARTS: usize = 4;
 /// The part by which the peak of the checks falls with each batch.
 const PEAK_FALLS: usize = 16;
 
-/// The part of a deadline that the wait for the answer may take. The rest is for the caller to take notice.
+/// The part of a deadline that the wait for the answer may take. The rest is for the caller to take
+/// notice.
 const MOST_OF_DEADLINE: f64 = 0.8;
 
 /// The part of the longest wait that the checks of one key may fill.
 const MOST_OF_ONE_KEY: f64 = 0.5;
 
-/// The number of waiting checks of a key from which they count as a crowd. Fewer checks are always admitted.
+/// The number of waiting checks of a key from which they count as a crowd. Fewer checks are always
+/// admitted.
 const CROWD: usize = 32;
 
 impl Pacer {
@@ -122,8 +132,9 @@ impl Pacer {
         }
     }
 
-    /// Notes the connection that is in use, and the time of its first answer. On another one than before, all is measured
-    /// again. `since_epoch` returns the time by the clock that other processes have too.
+    /// Notes the connection that is in use, and the time of its first answer. On another one than
+    /// before, all is measured again. `since_epoch` returns the time by the clock that other
+    /// processes have too.
     pub(super) fn connected(
         &mut self,
         connection: u64,
@@ -146,8 +157,8 @@ impl Pacer {
         (self.batches, self.keys, self.checks) = (0, 0, 0);
     }
 
-    /// Notes that no check waits. The measured rate is that of the callers from now on, and not that of the server. When the
-    /// checks were few for a while, callers send them.
+    /// Notes that no check waits. The measured rate is that of the callers from now on, and not
+    /// that of the server. When the checks were few for a while, callers send them.
     pub(super) fn rests(&mut self) {
         self.rate.rests();
         if self.batches == 0 || self.peak <= FEW {
@@ -156,7 +167,8 @@ impl Pacer {
         }
     }
 
-    /// Notes the time for which the runtime kept the worker waiting. A slow process is not a slow server.
+    /// Notes the time for which the runtime kept the worker waiting. A slow process is not a slow
+    /// server.
     pub(super) fn lagged(&mut self, lag: Duration) {
         self.lag = (self.lag * 3 + lag) / 4;
     }
@@ -164,14 +176,16 @@ impl Pacer {
 
 /// When a check leaves.
 impl Pacer {
-    /// Returns whether a caller may send its check. [`ends_direct`](Self::ends_direct) belongs to it.
+    /// Returns whether a caller may send its check. [`ends_direct`](Self::ends_direct) belongs to
+    /// it.
     pub(super) fn begins_direct(&mut self) -> bool {
         let begins = self.is_direct && self.direct < MOST_DIRECT;
         self.direct += usize::from(begins);
         begins
     }
 
-    /// Notes that a check that its caller sent was answered, or given up. The line may have become longer then.
+    /// Notes that a check that its caller sent was answered, or given up. The line may have become
+    /// longer then.
     pub(super) fn ends_direct(&mut self, is_answered: bool) {
         self.direct -= 1;
         self.is_prompt &= is_answered;
@@ -189,7 +203,8 @@ impl Pacer {
         }
     }
 
-    /// Notes that a check was queued. The callers queue their checks until the worker has little to do.
+    /// Notes that a check was queued. The callers queue their checks until the worker has little to
+    /// do.
     pub(super) fn queued(&mut self) {
         self.is_direct = false;
     }
@@ -243,7 +258,8 @@ impl Pacer {
     pub(super) fn share(&mut self, waiting: usize) -> Share {
         let all = waiting + self.checks;
         self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
-        // The script reads a key once for all its checks, so those of the same keys leave in two parts.
+        // The script reads a key once for all its checks, so those of the same keys leave in two
+        // parts.
         Share {
             keys: if self.is_together(waiting) {
                 all
@@ -265,8 +281,9 @@ impl Pacer {
             .is_some_and(|window| window.least < SHORT)
     }
 
-    /// Returns the connection, if its line is so short that the work at its ends takes longer, and no caller has given up
-    /// since. Checks that their callers send then share a write while the server has not noticed those before.
+    /// Returns the connection, if its line is so short that the work at its ends takes longer, and
+    /// no caller has given up since. Checks that their callers send then share a write while the
+    /// server has not noticed those before.
     pub(super) fn short_line(&self) -> Option<u64> {
         let window = self
             .window
@@ -278,7 +295,8 @@ impl Pacer {
 
 /// When a check is refused.
 impl Pacer {
-    /// Admits a check that can be answered within its timeout. `crowd` returns how many of the waiting checks have its key.
+    /// Admits a check that can be answered within its timeout. `crowd` returns how many of the
+    /// waiting checks have its key.
     ///
     /// # Errors
     ///
@@ -320,8 +338,8 @@ impl Pacer {
 struct Rate {
     /// The greatest of the last samples: what the line has carried.
     keys: f64,
-    /// One of the greater of the last samples in which checks waited, because a server that stands still for a moment is not
-    /// slow.
+    /// One of the greater of the last samples in which checks waited, because a server that stands
+    /// still for a moment is not slow.
     checks: f64,
     last: [Sample; SAMPLES],
     next: usize,
@@ -339,7 +357,8 @@ struct Sample {
     checks: f64,
 }
 
-/// The keys that the fastest server decides in a millisecond, with some room. It counts until there are samples.
+/// The keys that the fastest server decides in a millisecond, with some room. It counts until there
+/// are samples.
 const FASTEST: f64 = 640.0;
 
 const SAMPLES: usize = 8;
@@ -428,28 +447,32 @@ struct Window {
     in_time: u32,
     /// The end of the period.
     period_ends: Instant,
-    /// The begin of a measurement. One batch at a time is sent until the line is drained. The next one is measured.
+    /// The begin of a measurement. One batch at a time is sent until the line is drained. The next
+    /// one is measured.
     drains_since: Option<Instant>,
 }
 
-/// The keys that may be under way in any case, in four full batches: both ends of the connection are busy with them, also
-/// where a sleeping core takes time to wake.
+/// The keys that may be under way in any case, in four full batches: both ends of the connection
+/// are busy with them, also where a sleeping core takes time to wake.
 const FLOOR_KEYS: f64 = 256.0;
 
 /// The batches that may be under way in any case.
 const FLOOR_BATCHES: f64 = 4.0;
 
-/// The same while a batch takes all checks: on the shortest lines two, one for each end. With more, each would be too small to
-/// be worth a call.
+/// The same while a batch takes all checks: on the shortest lines two, one for each end. With more,
+/// each would be too small to be worth a call.
 const FLOOR_TOGETHER: f64 = 1.5;
 
-/// The batches that may leave in a millisecond of the round trip. With more, each batch would share less.
+/// The batches that may leave in a millisecond of the round trip. With more, each batch would share
+/// less.
 const BATCHES_PER_MS: f64 = 10.0;
 
-/// The time that checks may wait at the server, beside an eighth of the round trip and twice its usual deviation.
+/// The time that checks may wait at the server, beside an eighth of the round trip and twice its
+/// usual deviation.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// The time between two measurements of the least round trip. They begin at multiples of it, by the clock.
+/// The time between two measurements of the least round trip. They begin at multiples of it, by the
+/// clock.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// The time in which the line drains. It covers the difference of two clocks.
@@ -504,7 +527,8 @@ impl Window {
         }
     }
 
-    /// Measures the least round trip again, if many answers of the period were late. Returns whether it does so now.
+    /// Measures the least round trip again, if many answers of the period were late. Returns
+    /// whether it does so now.
     fn measures(&mut self, now: Instant, ticket: Ticket, round_trip: Duration) -> bool {
         if let Some(began) = self.drains_since {
             if ticket.sent >= began + DRAIN {
@@ -579,7 +603,8 @@ mod tests {
         Duration::from_secs_f64(ms / 1_000.0)
     }
 
-    /// Returns a pacer of a server at this distance, and the time of its begin, in the middle of a period.
+    /// Returns a pacer of a server at this distance, and the time of its begin, in the middle of a
+    /// period.
     fn pacer(round_trip: Duration) -> (Pacer, Instant) {
         let began = Instant::now();
         let mut pacer = Pacer::new(began);

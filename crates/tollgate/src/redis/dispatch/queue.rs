@@ -1,4 +1,5 @@
-//! The queue before one server. The lock comes from `redis::sync`, so that a model checker runs the same lines.
+//! The queue before one server. The lock comes from `redis::sync`, so that a model checker runs the
+//! same lines.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -35,7 +36,8 @@ pub(in crate::redis) trait Queued {
     fn key_hash(&self) -> u64;
 }
 
-/// The scripts that were sent on the current connection by their bodies, so that the server knows them.
+/// The scripts that were sent on the current connection by their bodies, so that the server knows
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct KnownScripts {
     /// The number of the connection.
@@ -49,7 +51,8 @@ pub(super) struct KnownScripts {
 const MOST_SCRIPTS: usize = 4_096;
 
 impl KnownScripts {
-    /// Returns whether the server knows the script. It knows the script for the next call in any case.
+    /// Returns whether the server knows the script. It knows the script for the next call in any
+    /// case.
     pub(super) fn know(&mut self, connection: u64, sha: &str) -> bool {
         if self.connection != connection || self.shas.len() > MOST_SCRIPTS {
             *self = Self {
@@ -90,8 +93,9 @@ impl<Q: Queued> Queue<Q> {
         self.0.lock()
     }
 
-    /// Locks the queue for a check that comes, and returns the epoch of the breaker. `None` while the breaker is open. The
-    /// epoch is read under the lock: so the check is either refused here, or found by [`Waiting::take_overtaken`].
+    /// Locks the queue for a check that comes, and returns the epoch of the breaker. `None` while
+    /// the breaker is open. The epoch is read under the lock: so the check is either refused here,
+    /// or found by [`Waiting::take_overtaken`].
     pub(in crate::redis) fn enter(
         &self,
         breaker: &Breaker,

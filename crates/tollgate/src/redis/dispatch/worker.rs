@@ -29,14 +29,16 @@ const MOST_AT_ONCE: u32 = 16;
 
 /// Cuts batches off the queue and sends them, until the queue is closed and empty.
 ///
-/// There is no timer. While the [pacer](super::pacer) allows it, queued checks leave at once, after the tasks that are ready
-/// now had their chance to join. Otherwise checks gather. So a single caller pays one round trip, and the batch size adapts
-/// to the load and to the distance of the server.
+/// There is no timer. While the [pacer](super::pacer) allows it, queued checks leave at once, after
+/// the tasks that are ready now had their chance to join. Otherwise checks gather. So a single
+/// caller pays one round trip, and the batch size adapts to the load and to the distance of the
+/// server.
 ///
-/// One task cuts and sends, so checks reach the server in the order in which they came. Checks are cut when there is a
-/// connection, so a check whose caller gives up while the server is dialled is never sent. A check that would be answered
-/// after its deadline is not sent. Checks that were certainly not executed come back to the front of the queue. When the
-/// breaker opens, the worker drops all checks from before.
+/// One task cuts and sends, so checks reach the server in the order in which they came. Checks are
+/// cut when there is a connection, so a check whose caller gives up while the server is dialled is
+/// never sent. A check that would be answered after its deadline is not sent. Checks that were
+/// certainly not executed come back to the front of the queue. When the breaker opens, the worker
+/// drops all checks from before.
 pub(super) async fn serve(queue: Arc<Queue<QueuedCheck>>, server: Arc<Server>, running: Running) {
     // What another worker had under way ended with its runtime.
     queue.lock().pacer.forget_sent();
@@ -116,7 +118,8 @@ impl Worker {
         }
     }
 
-    /// Waits until a batch is answered or the breaker opens, or until a check comes if there is room for one.
+    /// Waits until a batch is answered or the breaker opens, or until a check comes if there is
+    /// room for one.
     async fn until_something_happens(&mut self, has_room: bool) {
         tokio::select! {
             biased;
@@ -141,8 +144,8 @@ impl Worker {
         self.queue.lock().pacer.lagged(began.elapsed());
     }
 
-    /// Waits for a connection, and replies meanwhile to the batches under way. Returns `None` when the breaker opens, or
-    /// when nothing may be sent on the connection yet.
+    /// Waits for a connection, and replies meanwhile to the batches under way. Returns `None` when
+    /// the breaker opens, or when nothing may be sent on the connection yet.
     async fn connection(&mut self) -> Option<Result<Connection, Error>> {
         let Self {
             server,
@@ -179,8 +182,8 @@ impl Worker {
         connection.gather(false);
         for batches in 1.. {
             if batches % MOST_AT_ONCE == 0 {
-                // A connection of a pool accepts 50 calls until its task has written them. Later ones would wait for
-                // answers.
+                // A connection of a pool accepts 50 calls until its task has written them. Later
+                // ones would wait for answers.
                 requeue().await;
             }
             let (mut batch, ticket, round_trip, is_more) = {
@@ -251,8 +254,8 @@ pub(super) fn since_epoch() -> Duration {
         .unwrap_or_default()
 }
 
-/// Lets the tasks run that are ready now. Unlike `yield_now`, this does not look for what the network brings, which takes a
-/// system call.
+/// Lets the tasks run that are ready now. Unlike `yield_now`, this does not look for what the
+/// network brings, which takes a system call.
 async fn requeue() {
     let mut is_queued = false;
     poll_fn(|cx| {
@@ -265,15 +268,17 @@ async fn requeue() {
     .await;
 }
 
-/// Holds the batches that were sent and not answered, and the groups of checks that were not executed.
+/// Holds the batches that were sent and not answered, and the groups of checks that were not
+/// executed.
 ///
-/// The batches of one connection are answered in the order in which they were sent. So a group that was not executed is
-/// known before a later batch is replied to.
+/// The batches of one connection are answered in the order in which they were sent. So a group that
+/// was not executed is known before a later batch is replied to.
 struct SentBatches {
     queue: Arc<Queue<QueuedCheck>>,
     /// The batches of each connection. There is more than one only while an old connection ends.
     lanes: Vec<Lane>,
-    /// Groups that were certainly not executed, in the order in which they were sent, with their connection.
+    /// Groups that were certainly not executed, in the order in which they were sent, with their
+    /// connection.
     refused: Option<(u64, Vec<Group>)>,
     unsent: UnsentCount,
 }
@@ -310,8 +315,8 @@ impl SentBatches {
         self.lanes.is_empty() && self.refused.is_none()
     }
 
-    /// Returns whether nothing may be sent on this connection yet: the connection before it has ended, and its batches do
-    /// not know it yet.
+    /// Returns whether nothing may be sent on this connection yet: the connection before it has
+    /// ended, and its batches do not know it yet.
     fn is_held(&self, connection: &Connection) -> bool {
         let has_ended = |lane: &Lane| {
             lane.connection.number() != connection.number() && lane.connection.has_ended()
@@ -324,7 +329,8 @@ impl SentBatches {
         self.refused.is_some()
     }
 
-    /// Puts the checks that were not executed back to the front of the queue, once all batches behind them are answered.
+    /// Puts the checks that were not executed back to the front of the queue, once all batches
+    /// behind them are answered.
     fn put_back(&mut self, queue: &mut Waiting<QueuedCheck>, breaker_epoch: u64) {
         let is_settled = |connection| {
             self.lanes
@@ -354,8 +360,9 @@ impl SentBatches {
 
     /// Writes a batch to the connection.
     ///
-    /// The first call of a script on a connection carries the body. So the server knows the script when the next call of it
-    /// arrives, and no call is refused while others are under way behind it.
+    /// The first call of a script on a connection carries the body. So the server knows the script
+    /// when the next call of it arrives, and no call is refused while others are under way behind
+    /// it.
     async fn send(
         &mut self,
         batch: Batch,
@@ -374,7 +381,8 @@ impl SentBatches {
         let (server, on) = (Arc::clone(server), connection.clone());
         let mut answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>> =
             Box::pin(async move { batch::send(groups, &server, &on).await });
-        // The first poll writes the calls. An answer is taken only after those of the batches before.
+        // The first poll writes the calls. An answer is taken only after those of the batches
+        // before.
         if let Poll::Ready(answered) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
             answer = Box::pin(std::future::ready(answered));
         }
@@ -392,10 +400,11 @@ impl SentBatches {
         }
     }
 
-    /// Polls the oldest batch of each connection, and settles the first that is answered. Returns whether there was one.
+    /// Polls the oldest batch of each connection, and settles the first that is answered. Returns
+    /// whether there was one.
     ///
-    /// The callers of a batch run before the next one is settled. So their next checks are on their way while the client
-    /// works on the next answers.
+    /// The callers of a batch run before the next one is settled. So their next checks are on their
+    /// way while the client works on the next answers.
     fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];

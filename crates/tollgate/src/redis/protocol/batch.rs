@@ -17,11 +17,11 @@ use crate::{
 /// The size of a double.
 const DOUBLE: usize = size_of::<f64>();
 
-/// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs of checks at costs of
-/// their own.
+/// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs
+/// of checks at costs of their own.
 ///
-/// All policy sets must have one [`Shape`](super::Shape). The runs of a subject are added in the order in which its
-/// checks came, at least one, and exactly one if a policy is a sliding log.
+/// All policy sets must have one [`Shape`](super::Shape). The runs of a subject are added in the
+/// order in which its checks came, at least one, and exactly one if a policy is a sliding log.
 #[derive(Debug)]
 pub(crate) struct MixedArgs {
     packed: Vec<u8>,
@@ -32,8 +32,8 @@ pub(crate) struct MixedArgs {
 }
 
 impl MixedArgs {
-    /// Creates the numbers of a batch at `now`, with space for `subjects` subjects of one run and a few policies. A time
-    /// of −1 stands for the server's own clock.
+    /// Creates the numbers of a batch at `now`, with space for `subjects` subjects of one run and a
+    /// few policies. A time of −1 stands for the server's own clock.
     pub(crate) fn new(now: f64, subjects: usize) -> Self {
         let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
         packed.extend_from_slice(&now.to_le_bytes());
@@ -45,7 +45,8 @@ impl MixedArgs {
         }
     }
 
-    /// Creates the numbers of a batch that takes reports and grants units. `birth` is a random number above zero.
+    /// Creates the numbers of a batch that takes reports and grants units. `birth` is a random
+    /// number above zero.
     pub(crate) fn leasing(now: f64, birth: u64, subjects: usize) -> Self {
         let mut args = Self::new(now, 2 * subjects);
         args.push(birth as f64);
@@ -58,7 +59,8 @@ impl MixedArgs {
         self.begin_runs();
     }
 
-    /// Begins the next subject of a batch that takes reports and grants units. `want` is the number of wanted units.
+    /// Begins the next subject of a batch that takes reports and grants units. `want` is the number
+    /// of wanted units.
     pub(crate) fn leased_subject(&mut self, policies: &PolicySet, reports: &[Report], want: u64) {
         self.quotas(policies);
         self.push(reports.len() as f64);
@@ -114,9 +116,9 @@ pub(crate) struct Outcome {
     at_us: u64,
 }
 
-/// Reads the reply of a batch: packed doubles. Each key has the number of admitted requests, if they were counted, and
-/// the words as for a check. The server's time comes last. `counts` holds the number of requests of each key, and
-/// `is_capped` is true when they had ceilings.
+/// Reads the reply of a batch: packed doubles. Each key has the number of admitted requests, if
+/// they were counted, and the words as for a check. The server's time comes last. `counts` holds
+/// the number of requests of each key, and `is_capped` is true when they had ceilings.
 pub(crate) fn outcomes<'a>(
     policies: &'a PolicySet,
     counts: impl ExactSizeIterator<Item = usize>,
@@ -140,8 +142,8 @@ pub(crate) fn outcomes<'a>(
     Ok(words.chunks_exact(each).zip(counts).map(outcome))
 }
 
-/// Reads the reply of a mixed batch: packed doubles. Each run has the number of admitted requests and all words of each
-/// policy. The server's time comes last.
+/// Reads the reply of a mixed batch: packed doubles. Each run has the number of admitted requests
+/// and all words of each policy. The server's time comes last.
 #[derive(Debug)]
 pub(crate) struct MixedReply<'a> {
     words: &'a [[u8; 8]],
@@ -160,7 +162,8 @@ impl<'a> MixedReply<'a> {
         Self::with_words(shape, runs * (shape.words() + 1), reply)
     }
 
-    /// Creates the reader of a reply that also grants units to `subjects` subjects, each of `policies` policies.
+    /// Creates the reader of a reply that also grants units to `subjects` subjects, each of
+    /// `policies` policies.
     ///
     /// # Errors
     ///
@@ -197,7 +200,8 @@ impl<'a> MixedReply<'a> {
         counted_outcome(policies, count, words, self.at_us)
     }
 
-    /// Returns the units that were granted to a subject, after its runs were read. `None` when none were.
+    /// Returns the units that were granted to a subject, after its runs were read. `None` when none
+    /// were.
     ///
     /// # Errors
     ///
@@ -232,7 +236,8 @@ impl<'a> MixedReply<'a> {
     }
 }
 
-/// Splits a reply of packed doubles into its words, of which there must be `count`, and the time at its end.
+/// Splits a reply of packed doubles into its words, of which there must be `count`, and the time at
+/// its end.
 fn unpacked(count: usize, reply: &Value) -> Result<(&[[u8; 8]], u64), Error> {
     let Value::BulkString(reply) = reply else {
         return Err(invalid(format_args!("no numbers")));
@@ -333,7 +338,8 @@ mod tests {
         )
     }
 
-    /// Returns for each run the number of admitted checks and the words of the last one, or the error.
+    /// Returns for each run the number of admitted checks and the words of the last one, or the
+    /// error.
     fn read(counts: &[usize], reply: &Value) -> Result<Vec<usize>, String> {
         // The amount divides the period, and the second word is sent all the same.
         let policies = PolicySet::from(Policy::token_bucket("bucket", Quota::per_second(5)));

@@ -1,4 +1,5 @@
-//! A check on the wire: the numbers and the keys of its call, and the words of its reply. The other calls use the same ones.
+//! A check on the wire: the numbers and the keys of its call, and the words of its reply. The other
+//! calls use the same ones.
 
 use std::ops::Deref;
 #[cfg(feature = "calendar")]
@@ -19,7 +20,8 @@ use crate::{
 
 /// Holds the numbers of a call as doubles, with room for those of a few policies.
 ///
-/// All are whole numbers below 2^53, so they are exact. A time of −1 stands for the server's own clock.
+/// All are whole numbers below 2^53, so they are exact. A time of −1 stands for the server's own
+/// clock.
 #[derive(Debug, Default)]
 pub(crate) struct Packed(SmallVec<[[u8; size_of::<f64>()]; 16]>);
 
@@ -79,7 +81,8 @@ pub(super) fn packed(
     packed
 }
 
-/// Visits the cost for each policy, and then the numbers of the ceiling for each if there are ceilings.
+/// Visits the cost for each policy, and then the numbers of the ceiling for each if there are
+/// ceilings.
 #[inline]
 pub(super) fn push_charge(charge: ChargeRef<'_>, policies: &PolicySet, mut push: impl FnMut(f64)) {
     charge
@@ -111,8 +114,8 @@ pub(super) fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl Fn
     }
 }
 
-/// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are
-/// whole numbers below 2^53, so a double holds them exactly.
+/// Returns the numbers of a policy without those of its calendar, in the order in which its script
+/// takes them. All are whole numbers below 2^53, so a double holds them exactly.
 pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     let behind = algorithm::args(policy).into_iter().flatten();
     std::iter::once(policy.quota_ref().amount())
@@ -126,8 +129,8 @@ fn ceiling_numbers(policy: &Policy, ask: Ask) -> impl Iterator<Item = u64> {
     [first].into_iter().chain(second)
 }
 
-/// Returns the numbers of the lease of a policy: the length of a generation in microseconds, and the most outstanding
-/// units.
+/// Returns the numbers of the lease of a policy: the length of a generation in microseconds, and
+/// the most outstanding units.
 fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     let numbers = policy
         .lease()
@@ -135,8 +138,8 @@ fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     numbers.into_iter().flatten()
 }
 
-/// Returns the numbers of a calendar window at `now`, in the order in which its script takes them. A time below 0 stands for
-/// the server's own clock, and the periods are then those of the process.
+/// Returns the numbers of a calendar window at `now`, in the order in which its script takes them.
+/// A time below 0 stands for the server's own clock, and the periods are then those of the process.
 #[cfg(feature = "calendar")]
 #[cold]
 fn calendar_numbers(policy: &Policy, now: f64) -> impl Iterator<Item = u64> {
@@ -165,9 +168,9 @@ pub(crate) const OUTSTANDING: &[u8] = b":o";
 /// The bound of all numbers of a script: from here on a double cannot hold every integer.
 const EXACT: i64 = MAX_EXACT as i64;
 
-/// Reads the reply of a check: the words of each policy, then the server's time. The first word of a policy that
-/// denies is sent as −1 − word. A bare integer is the first word of a single policy, and carries no time: `asked_us`
-/// stands for it, which is no later.
+/// Reads the reply of a check: the words of each policy, then the server's time. The first word of
+/// a policy that denies is sent as −1 − word. A bare integer is the first word of a single policy,
+/// and carries no time: `asked_us` stands for it, which is no later.
 pub(crate) fn decision(
     policies: &PolicySet,
     charge: ChargeRef<'_>,

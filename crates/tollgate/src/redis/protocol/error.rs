@@ -11,7 +11,8 @@ pub(in crate::redis) enum ErrorClass {
     UnknownScript,
     /// The connection is broken. The next call makes a new one.
     BrokenConnection,
-    /// The server answered that it is not the server to ask, or not yet. The next call looks for the server again.
+    /// The server answered that it is not the server to ask, or not yet. The next call looks for
+    /// the server again.
     WrongServer,
     /// The server answered, and cannot or will not execute the call now.
     Refused,
@@ -36,8 +37,8 @@ impl ErrorClass {
 const IN_CLUSTER: &str =
     "the redis server is part of a cluster, but the store was built for a single server";
 
-/// Returns whether a call inside a script was refused because its slot is being moved, and its key is not here. Redis 8 has
-/// words of its own for a call of which some keys are here.
+/// Returns whether a call inside a script was refused because its slot is being moved, and its key
+/// is not here. Redis 8 has words of its own for a call of which some keys are here.
 pub(in crate::redis) fn is_refused_in_move(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| {
         text.contains("non local key") || text.contains("during rehashing of the slot")
@@ -69,7 +70,8 @@ impl fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
-/// Converts an error of a connection that is not up yet. `server` names the server: its kind, and its host and port.
+/// Converts an error of a connection that is not up yet. `server` names the server: its kind, and
+/// its host and port.
 pub(in crate::redis) fn connecting(server: &str, error: &RedisError) -> Error {
     let cause = self::error(error);
     let is_unreachable = |io: &io::Error| {
@@ -93,7 +95,8 @@ pub(in crate::redis) fn connecting(server: &str, error: &RedisError) -> Error {
     )
 }
 
-/// Converts an error of the client. Keeps the words of the server or the system that hold no secret.
+/// Converts an error of the client. Keeps the words of the server or the system that hold no
+/// secret.
 pub(in crate::redis) fn error(error: &RedisError) -> Error {
     if let Some(told) = Told::of(error) {
         return Error::new(told.kind, told.words);
@@ -207,7 +210,8 @@ fn server_text(error: &RedisError) -> (ErrorKind, &'static str) {
     }
 }
 
-/// Returns whether a reply could not be read because the connection ended in its middle. Only the text of the parser says so.
+/// Returns whether a reply could not be read because the connection ended in its middle. Only the
+/// text of the parser says so.
 fn is_cut(error: &RedisError) -> bool {
     error.to_string().contains("end of input")
 }

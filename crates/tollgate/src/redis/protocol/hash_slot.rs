@@ -3,8 +3,8 @@ use crate::{Error, ErrorKind, Key, PolicySet};
 /// The number of slots of a cluster.
 pub(in crate::redis) const SLOTS: usize = 16_384;
 
-/// The remainders of CRC-16/XMODEM (polynomial 0x1021), which the specification of the cluster takes. Two crates less for
-/// each user than with a crate for every CRC there is.
+/// The remainders of CRC-16/XMODEM (polynomial 0x1021), which the specification of the cluster
+/// takes. Two crates less for each user than with a crate for every CRC there is.
 const REMAINDERS: [u16; 256] = {
     let mut remainders = [0; 256];
     let mut byte = 0;
@@ -51,8 +51,8 @@ pub(in crate::redis) fn share_slot(policies: &PolicySet, key: &Key) -> Result<()
 
 /// Returns the slot of a key without branches.
 ///
-/// The text in the hash tag decides. That is the outermost level of the key, which is never empty and holds no brace. The
-/// prefix holds no brace either. So all levels of a key lie in one slot.
+/// The text in the hash tag decides. That is the outermost level of the key, which is never empty
+/// and holds no brace. The prefix holds no brace either. So all levels of a key lie in one slot.
 pub(in crate::redis) fn of(key: &Key) -> u16 {
     crc16(key.outermost()) % SLOTS as u16
 }
@@ -68,7 +68,8 @@ pub(in crate::redis) fn unused_key() -> Key {
     Key::from(("tollgate diagnosis", fastrand::u64(..)))
 }
 
-/// Returns a key in this slot that no other program uses. One random key in 16 384 has a given slot.
+/// Returns a key in this slot that no other program uses. One random key in 16 384 has a given
+/// slot.
 pub(in crate::redis) fn unused_key_in(slot: u16) -> Key {
     loop {
         let key = unused_key();

@@ -18,11 +18,12 @@ use crate::{
     store::{PermitGrant, PermitOutcome, PermitRequest, Settlement},
 };
 
-/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund, and −1 − x
-/// for x microseconds before.
+/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the
+/// refund, and −1 − x for x microseconds before.
 ///
-/// `ahead` returns the time from the request until the bucket of a policy is full, or its queue empty.
-/// `is_capped` is true when the request had a ceiling: an interval bucket that went into debt has given out places, too.
+/// `ahead` returns the time from the request until the bucket of a policy is full, or its queue
+/// empty. `is_capped` is true when the request had a ceiling: an interval bucket that went into
+/// debt has given out places, too.
 pub(crate) fn pack_refund(
     now: f64,
     charge: ChargeRef<'_>,
@@ -43,7 +44,8 @@ pub(crate) fn pack_refund(
     packed
 }
 
-/// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a commit with this number.
+/// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a
+/// commit with this number.
 pub(crate) fn pack_held(
     now: f64,
     number: u64,
@@ -131,8 +133,8 @@ pub(crate) fn settlement(reply: &Value) -> Result<Settlement, Error> {
     }
 }
 
-/// Reads the entries of a log: the server's time, then the list. Leaves out entries older than `period_us`, and elements
-/// that are not entries.
+/// Reads the entries of a log: the server's time, then the list. Leaves out entries older than
+/// `period_us`, and elements that are not entries.
 pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
     let Value::Array(reply) = reply else {
         return Err(invalid(format_args!("no list")));
@@ -151,7 +153,8 @@ pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error>
     Ok(list.into_iter().filter_map(inside).collect())
 }
 
-/// Packs the numbers of a call for permits, as doubles. A time of −1 stands for the server's own clock.
+/// Packs the numbers of a call for permits, as doubles. A time of −1 stands for the server's own
+/// clock.
 pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
     let numbers = [
         now,

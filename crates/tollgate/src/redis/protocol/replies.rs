@@ -9,17 +9,19 @@ use std::{
 use super::error::Told;
 use crate::{ErrorKind, model::entry::TAG_BYTES};
 
-/// The memory that a value takes beside its bytes, rounded up. Every value of a reply counts as so many bytes more: an
-/// array of a million empty values has three bytes for each.
+/// The memory that a value takes beside its bytes, rounded up. Every value of a reply counts as so
+/// many bytes more: an array of a million empty values has three bytes for each.
 const VALUE: usize = 64;
 
-/// The longest reply, its values included: twice the 8 000 numbers that a script packs into one text at most.
+/// The longest reply, its values included: twice the 8 000 numbers that a script packs into one
+/// text at most.
 const LONGEST: usize = 128 * 1024;
 
 /// The longest element in a list of entries: its time, its tag, and the lines around them.
 const ENTRY: usize = VALUE + size_of::<f64>() + TAG_BYTES + 16;
 
-/// The longest list of slots: a range for each slot, with three servers. A list of a healthy cluster is far shorter.
+/// The longest list of slots: a range for each slot, with three servers. A list of a healthy
+/// cluster is far shorter.
 const SLOTS: usize = super::hash_slot::SLOTS * 2 * 1024;
 
 /// The lists inside of lists that a reply may have. `CLUSTER SLOTS` and `HELLO` have four.
@@ -52,13 +54,15 @@ impl ReplyBound {
     }
 }
 
-/// Follows the replies of a connection, byte by byte, and refuses one that is too long before it is kept.
+/// Follows the replies of a connection, byte by byte, and refuses one that is too long before it is
+/// kept.
 ///
-/// The parser of the client library keeps whatever a server announces or sends: a text of 2 GB, a line without an end, an
-/// array of a billion values. So this stands in front of it. It reads the lengths alone, and skips the texts.
+/// The parser of the client library keeps whatever a server announces or sends: a text of 2 GB, a
+/// line without an end, an array of a billion values. So this stands in front of it. It reads the
+/// lengths alone, and skips the texts.
 ///
-/// Where it is stricter than the parser, no server writes what it refuses: lengths with signs or spaces, and lines that
-/// contain half of a line end.
+/// Where it is stricter than the parser, no server writes what it refuses: lengths with signs or
+/// spaces, and lines that contain half of a line end.
 #[derive(Debug)]
 pub(in crate::redis) struct ReplyScanner {
     bound: ReplyBound,
@@ -158,7 +162,8 @@ impl ReplyScanner {
         Ok(replies)
     }
 
-    /// Begins what follows the first line of a value. Returns the number of replies that end with this line.
+    /// Begins what follows the first line of a value. Returns the number of replies that end with
+    /// this line.
     fn begin(&mut self, kind: u8, number: usize, is_negative: bool) -> io::Result<u64> {
         let values = match kind {
             b'$' | b'=' | b'!' if !is_negative => {
@@ -185,7 +190,8 @@ impl ReplyScanner {
         Ok(0)
     }
 
-    /// Ends a value, and the lists that end with it. Returns 1 at the end of a reply, and 0 otherwise.
+    /// Ends a value, and the lists that end with it. Returns 1 at the end of a reply, and 0
+    /// otherwise.
     fn end(&mut self) -> u64 {
         self.step = Step::Kind;
         while let Some(last) = self.depth.checked_sub(1) {

@@ -1,9 +1,11 @@
 use redis::{RedisError, Value};
 
-/// Returns the error of the command inside the script where Redis 6.2 has wrapped it, and any other error as it is.
+/// Returns the error of the command inside the script where Redis 6.2 has wrapped it, and any other
+/// error as it is.
 ///
-/// A call that a server refuses inside a script is answered with its own code since Redis 7.0 (`-READONLY …`). Redis 6.2
-/// answers `-ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY …`.
+/// A call that a server refuses inside a script is answered with its own code since Redis 7.0
+/// (`-READONLY …`). Redis 6.2 answers
+/// `-ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY …`.
 pub(in crate::redis) fn unwrapped(error: RedisError) -> RedisError {
     let refusal = error
         .detail()

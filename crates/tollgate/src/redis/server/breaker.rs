@@ -1,4 +1,5 @@
-//! The circuit breaker of one server. The atomics come from `redis::sync`, so that a model checker runs the same lines.
+//! The circuit breaker of one server. The atomics come from `redis::sync`, so that a model checker
+//! runs the same lines.
 
 use std::time::{Duration, Instant};
 
@@ -6,17 +7,21 @@ use crate::redis::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Decides which checks are sent to the server: all, those with a long deadline, or none.
 ///
-/// *Open*: checks are answered without the server, until it answers one probe. The breaker opens when [`LIMIT`] calls in a
-/// row miss their deadline with no other sign of life in between, and at once when no connection can be made.
+/// *Open*: checks are answered without the server, until it answers one probe. The breaker opens
+/// when [`LIMIT`] calls in a row miss their deadline with no other sign of life in between, and at
+/// once when no connection can be made.
 ///
-/// *Far*: checks whose deadline has no room for the round trip are answered without the server. A check that misses its deadline
-/// counts against this deadline. A check that is answered in time counts for it. When the late checks exceed the others by
-/// [`MOST_LATE`], a probe measures the round trip, and judges the deadline.
+/// *Far*: checks whose deadline has no room for the round trip are answered without the server. A
+/// check that misses its deadline counts against this deadline. A check that is answered in time
+/// counts for it. When the late checks exceed the others by [`MOST_LATE`], a probe measures the
+/// round trip, and judges the deadline.
 ///
-/// The caller that opens the breaker, or whose late check reaches the limit, asks for the probe. There is never more than one.
+/// The caller that opens the breaker, or whose late check reaches the limit, asks for the probe.
+/// There is never more than one.
 #[derive(Debug)]
 pub(in crate::redis) struct Breaker {
-    /// The epoch, and in the low byte the number of misses in a row. The breaker is open at [`LIMIT`].
+    /// The epoch, and in the low byte the number of misses in a row. The breaker is open at
+    /// [`LIMIT`].
     word: AtomicU64,
     /// The time of the last answer, in microseconds after `began`.
     heard_us: AtomicU64,
@@ -27,7 +32,8 @@ pub(in crate::redis) struct Breaker {
     too_short_us: AtomicU64,
     /// The shortest deadline that was refused, in microseconds.
     shortest_us: AtomicU64,
-    /// Deadlines that checks missed: the microseconds, and in the low byte the excess of the late checks.
+    /// Deadlines that checks missed: the microseconds, and in the low byte the excess of the late
+    /// checks.
     suspects: [AtomicU64; SUSPECTS],
 }
 
@@ -37,11 +43,12 @@ const LIMIT: u64 = 3;
 const MISSES: u64 = 0xff;
 const EPOCH: u64 = MISSES + 1;
 
-/// The excess of late checks over checks in time that starts a measurement. If one answer of ten is late at random, the excess
-/// gets this far once in some ten million checks.
+/// The excess of late checks over checks in time that starts a measurement. If one answer of ten is
+/// late at random, the excess gets this far once in some ten million checks.
 const MOST_LATE: u64 = 8;
 
-/// The number of deadlines that are counted at a time. One more replaces the one with the smallest excess.
+/// The number of deadlines that are counted at a time. One more replaces the one with the smallest
+/// excess.
 const SUSPECTS: usize = 4;
 
 const EXCESS: u64 = 0xff;
@@ -67,7 +74,8 @@ impl Breaker {
         self.word.load(Ordering::Acquire) & MISSES == LIMIT
     }
 
-    /// Returns how often the breaker has opened. A check from an earlier epoch is no longer waited for.
+    /// Returns how often the breaker has opened. A check from an earlier epoch is no longer waited
+    /// for.
     pub(in crate::redis) fn epoch(&self) -> u64 {
         self.word.load(Ordering::Acquire) / EPOCH
     }
@@ -93,8 +101,8 @@ impl Breaker {
             .is_ok()
     }
 
-    /// Notes an answer at this time, and resets the misses of a closed breaker. Only a probe closes an open one: an answer may
-    /// be late.
+    /// Notes an answer at this time, and resets the misses of a closed breaker. Only a probe closes
+    /// an open one: an answer may be late.
     pub(in crate::redis) fn heard(&self, now: Instant) {
         self.heard_us.store(
             micros(now.saturating_duration_since(self.began)),
@@ -108,7 +116,8 @@ impl Breaker {
         }
     }
 
-    /// Returns the time of the last answer, and before the first one that of the breaker's creation.
+    /// Returns the time of the last answer, and before the first one that of the breaker's
+    /// creation.
     pub(in crate::redis) fn last_heard(&self) -> Instant {
         self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed))
     }
@@ -137,15 +146,15 @@ impl Breaker {
         self.leave(0);
     }
 
-    /// Sends all checks again because no task probes any more. The next missed check opens the breaker, and the next late one
-    /// starts a measurement.
+    /// Sends all checks again because no task probes any more. The next missed check opens the
+    /// breaker, and the next late one starts a measurement.
     pub(in crate::redis) fn abandon(&self) {
         self.forget();
         self.leave(LIMIT - 1);
     }
 
-    /// Returns how many probes were answered since a check was answered. A server that answers probes and no checks is
-    /// probed less and less often.
+    /// Returns how many probes were answered since a check was answered. A server that answers
+    /// probes and no checks is probed less and less often.
     pub(in crate::redis) fn probes_in_vain(&self) -> u32 {
         self.probes_in_vain.load(Ordering::Relaxed)
     }
@@ -174,7 +183,8 @@ impl Breaker {
         self.too_short_us.load(Ordering::Acquire) != 0
     }
 
-    /// Counts a late check against its deadline. Returns whether the deadline waits for a measurement.
+    /// Counts a late check against its deadline. Returns whether the deadline waits for a
+    /// measurement.
     pub(in crate::redis) fn late(&self, deadline: Duration) -> bool {
         self.count_late(micros(deadline)) == MOST_LATE
     }
@@ -195,8 +205,9 @@ impl Breaker {
             .any(|suspect| is_too_short(suspect.load(Ordering::Acquire)))
     }
 
-    /// Judges the deadlines that wait for a measurement. Returns the longest that is too short. A deadline that has room
-    /// for the round trip was missed for another reason: it starts anew. Only the probe calls this.
+    /// Judges the deadlines that wait for a measurement. Returns the longest that is too short. A
+    /// deadline that has room for the round trip was missed for another reason: it starts anew.
+    /// Only the probe calls this.
     pub(in crate::redis) fn judge(&self, round_trip: Duration) -> Option<Duration> {
         let needed_us = needed_us(round_trip);
         let judged = self.suspects.iter().filter_map(|suspect| {
@@ -215,8 +226,8 @@ impl Breaker {
         Some(Duration::from_micros(longest_us))
     }
 
-    /// Sends checks again whose deadline has room for the round trip. Returns whether all checks are sent again. Only the
-    /// probe calls this.
+    /// Sends checks again whose deadline has room for the round trip. Returns whether all checks
+    /// are sent again. Only the probe calls this.
     pub(in crate::redis) fn release(&self, round_trip: Duration) -> bool {
         let needed_us = needed_us(round_trip);
         if self.shortest_us.load(Ordering::Acquire) < needed_us {
@@ -289,7 +300,8 @@ impl Breaker {
     }
 }
 
-/// Returns the shortest deadline that has room for a round trip: a fifth of it is left for the script and the queues.
+/// Returns the shortest deadline that has room for a round trip: a fifth of it is left for the
+/// script and the queues.
 pub(in crate::redis) fn needed(round_trip: Duration) -> Duration {
     Duration::from_micros(needed_us(round_trip))
 }

@@ -37,8 +37,8 @@ pub(super) struct Health {
     probe: Background,
 }
 
-/// An answer to another call shows that the server is late and not away, unless it came in the first tenth of the time that
-/// the check had.
+/// An answer to another call shows that the server is late and not away, unless it came in the
+/// first tenth of the time that the check had.
 const SOON: u32 = 10;
 
 impl Health {
@@ -78,9 +78,10 @@ impl Health {
 
     /// Counts a check that missed its deadline. Returns what the probe has to do.
     ///
-    /// A check does not count for the breaker when the server answered another call after the first tenth of its time: the
-    /// server is late, and not away. An earlier answer does not show that, because some checks have always begun shortly
-    /// before the last answer of a server that falls silent.
+    /// A check does not count for the breaker when the server answered another call after the first
+    /// tenth of its time: the server is late, and not away. An earlier answer does not show that,
+    /// because some checks have always begun shortly before the last answer of a server that falls
+    /// silent.
     pub(super) fn missed(&self, deadline: Option<Deadline>) -> u32 {
         let heard = self.breaker.last_heard();
         let soon = |deadline: Deadline| deadline.start().checked_add(deadline.timeout() / SOON);
@@ -98,7 +99,8 @@ impl Health {
         duties
     }
 
-    /// Opens the breaker because a retry has no use before a probe was answered. Returns what the probe has to do.
+    /// Opens the breaker because a retry has no use before a probe was answered. Returns what the
+    /// probe has to do.
     pub(super) fn failed(&self, error: &Error) -> u32 {
         self.refuse_with(error.clone());
         if !self.breaker.open() {
@@ -109,7 +111,8 @@ impl Health {
         OPENED
     }
 
-    /// Logs which server is away. A limiter logs its outage without the address, which it does not know.
+    /// Logs which server is away. A limiter logs its outage without the address, which it does not
+    /// know.
     fn log_opened(&self, error: &Error) {
         tracing::warn!(server = self.server, reason = error.kind().as_str(), %error, "no check is sent until the server answers a probe");
     }
@@ -123,7 +126,8 @@ impl Health {
         }
     }
 
-    /// Starts the probe for these duties. Without a runtime all checks are sent, and the next miss starts it.
+    /// Starts the probe for these duties. Without a runtime all checks are sent, and the next miss
+    /// starts it.
     pub(super) fn probe(&self, server: &Weak<Server>, duties: u32) {
         if duties == 0 {
             return;
@@ -151,7 +155,8 @@ impl Health {
 /// The code of a server that is too far for a deadline.
 pub(in crate::redis) const DISTANT: &str = "TOLLGATE-DISTANT";
 
-/// Returns the finding for an operator when a deadline is too short for a round trip, and `None` otherwise.
+/// Returns the finding for an operator when a deadline is too short for a round trip, and `None`
+/// otherwise.
 pub(in crate::redis) fn far(round_trip: Duration, deadline: Duration) -> Option<String> {
     let needed = breaker::needed(round_trip);
     (deadline < needed).then(|| {
@@ -200,15 +205,16 @@ const MASTER: u32 = 4;
 /// The bounds of the pause between two measurements. Its random length spreads replicas.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(120));
 
-/// The number of pauses without a suspect after which the probe forgets how often the server was far.
+/// The number of pauses without a suspect after which the probe forgets how often the server was
+/// far.
 const QUIET: u32 = 20;
 
-/// Asks the server behind an open breaker until it answers, and then closes the breaker. Measures the round trip to a
-/// server whose answers come too late, and decides which checks are sent.
+/// Asks the server behind an open breaker until it answers, and then closes the breaker. Measures
+/// the round trip to a server whose answers come too late, and decides which checks are sent.
 ///
-/// A probe is a `PING`: it charges nothing, and does not wait in the queue of this process. So checks that are late
-/// because of a long queue, or of a slow script, are not taken for a far server. One task probes, from the first miss
-/// that asks for it until all checks are sent again.
+/// A probe is a `PING`: it charges nothing, and does not wait in the queue of this process. So
+/// checks that are late because of a long queue, or of a slow script, are not taken for a far
+/// server. One task probes, from the first miss that asks for it until all checks are sent again.
 #[derive(Debug)]
 struct Probe {
     /// The store may be dropped while the probe runs.
@@ -275,7 +281,8 @@ impl Probe {
 }
 
 impl Drop for Probe {
-    /// Sends all checks again when the runtime was shut down, or there is none: no other task would probe.
+    /// Sends all checks again when the runtime was shut down, or there is none: no other task would
+    /// probe.
     fn drop(&mut self) {
         if !self.running.is_over() {
             // First, so that a caller that opens the breaker after this line starts another probe.
@@ -295,15 +302,16 @@ struct Trips {
     episodes: u32,
 }
 
-/// The number of round trips in a row that have to fit before checks are sent again. It doubles each time the round trip
-/// did not stay short.
+/// The number of round trips in a row that have to fit before checks are sent again. It doubles
+/// each time the round trip did not stay short.
 const FITTING: usize = 3;
 
 /// The most doublings of [`FITTING`].
 const DOUBLINGS: u32 = 4;
 
 impl Trips {
-    /// Judges the deadlines that wait for a measurement, and sends checks again whose deadline fits.
+    /// Judges the deadlines that wait for a measurement, and sends checks again whose deadline
+    /// fits.
     fn add(&mut self, health: &Health, round_trip: Duration) {
         let breaker = &health.breaker;
         let was_far = breaker.is_far();
@@ -330,8 +338,8 @@ impl Trips {
 
 /// Measures a round trip, unless it was just measured.
 ///
-/// Before a deadline is refused for the first time, the shorter of two round trips counts: the first may have met a stall
-/// that is over.
+/// Before a deadline is refused for the first time, the shorter of two round trips counts: the
+/// first may have met a stall that is over.
 async fn measure(server: &Server, measured: Option<Duration>) -> Result<Duration, Unanswered> {
     let round_trip = match measured {
         Some(round_trip) => round_trip,
@@ -362,8 +370,8 @@ type Ping = (Connection, Result<Duration, Error>);
 type Unanswered = (Error, Option<SilentConnection>);
 
 impl Outage {
-    /// Probes the server after a pause, and listens meanwhile on the silent connection. Closes the breaker and returns
-    /// the round trip when it answers.
+    /// Probes the server after a pause, and listens meanwhile on the silent connection. Closes the
+    /// breaker and returns the round trip when it answers.
     async fn probe(&mut self, server: &Server, running: &Running) -> Option<Duration> {
         let health = &server.health;
         // A store that is dropped now is held for one more pause.
@@ -435,10 +443,11 @@ async fn silent_answer(silent: &mut Option<SilentConnection>) -> Ping {
     }
 }
 
-/// Waits until the server answers, on the connection there is or on a new one. Returns the round trip.
+/// Waits until the server answers, on the connection there is or on a new one. Returns the round
+/// trip.
 ///
-/// A connection that stays silent for the time for connecting is returned with its `PING`, because a stall may end
-/// later. The next probe uses another connection.
+/// A connection that stays silent for the time for connecting is returned with its `PING`, because
+/// a stall may end later. The next probe uses another connection.
 async fn ping(shared: &SharedConnection) -> Result<Duration, Unanswered> {
     let connection = shared.get().await.map_err(|error| (error, None))?;
     let pinged = connection.clone();
@@ -455,7 +464,8 @@ async fn ping(shared: &SharedConnection) -> Result<Duration, Unanswered> {
         }
         Err(_) => {
             shared.broken(&connection);
-            // A pool has few connections. A connection that is kept is one that the pool cannot make.
+            // A pool has few connections. A connection that is kept is one that the pool cannot
+            // make.
             Err((
                 silent(),
                 (!connection.is_lent()).then_some(SilentConnection(ping)),
@@ -470,14 +480,14 @@ const FIRST: (Duration, Duration) = (Duration::from_millis(45), Duration::from_m
 /// The number of probes with the first pause. A server that restarts soon is found within 50 ms.
 const AT_FIRST_PACE: u32 = 13;
 
-/// The longest pause after those, which makes twenty probes in the first second. Each next pause may be longer by
-/// [`GROWTH`].
+/// The longest pause after those, which makes twenty probes in the first second. Each next pause
+/// may be longer by [`GROWTH`].
 const LATER: Duration = Duration::from_millis(62);
 
 const GROWTH: f64 = 1.06;
 
-/// The longest pause after a probe that was answered when the checks after it were not. The next such pause is twice as
-/// long.
+/// The longest pause after a probe that was answered when the checks after it were not. The next
+/// such pause is twice as long.
 const IN_VAIN: Duration = Duration::from_millis(300);
 
 /// The longest pause.
@@ -485,9 +495,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Returns the pause before the first probe.
 ///
-/// A connection that is up is probed at once, so a server that stood still is found in the moment in which it goes on.
-/// After a refused dial, and after answers in vain, there is a pause. Its random length spreads replicas that lost the
-/// server at the same time.
+/// A connection that is up is probed at once, so a server that stood still is found in the moment
+/// in which it goes on. After a refused dial, and after answers in vain, there is a pause. Its
+/// random length spreads replicas that lost the server at the same time.
 fn first_pause(server: &Server) -> Duration {
     match server.health.breaker.probes_in_vain() {
         0 if server.shared().is_up() => Duration::ZERO,
@@ -516,8 +526,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether three checks with this timeout open the breaker, when the server is heard some time after they
-    /// began and not again.
+    /// Returns whether three checks with this timeout open the breaker, when the server is heard
+    /// some time after they began and not again.
     async fn opens(timeout: Duration, heard_after: Duration) -> bool {
         let (health, deadline) = (Health::new("redis".to_owned()), Deadline::after(timeout));
         advance(heard_after).await;

@@ -102,8 +102,8 @@ impl Server {
         self.clock().map_or(-1.0, |clock| clock.now_us() as f64)
     }
 
-    /// Returns the error of a call that is not sent: the breaker is open, or the deadline is too short for the round trip.
-    /// Without a deadline, a far server is asked, too.
+    /// Returns the error of a call that is not sent: the breaker is open, or the deadline is too
+    /// short for the round trip. Without a deadline, a far server is asked, too.
     #[inline]
     pub(in crate::redis) fn refusal(&self, deadline: Option<Deadline>) -> Option<Error> {
         match self.breaker().is_open() {
@@ -150,7 +150,8 @@ impl Server {
         self.health.probe(&self.me, self.health.failed(error));
     }
 
-    /// Adds the keys of all policies of each subject to a command. A subject is a key with the policies that limit it.
+    /// Adds the keys of all policies of each subject to a command. A subject is a key with the
+    /// policies that limit it.
     pub(in crate::redis) fn add_keys<'a>(
         &self,
         subjects: impl IntoIterator<Item = (&'a PolicySet, &'a Key)>,
@@ -316,7 +317,8 @@ pub(in crate::redis) struct Call {
     command: Cmd,
     /// The command has the text of its script, so that the server need not know it.
     by_body: bool,
-    /// The server has the slot only for calls that say `ASKING`, because the slot is being moved to it.
+    /// The server has the slot only for calls that say `ASKING`, because the slot is being moved to
+    /// it.
     is_asking: bool,
 }
 
@@ -374,7 +376,8 @@ pub(in crate::redis) enum Sent {
     Unsent(Error),
 }
 
-/// The number of connections in a row that may end before a call is sent. Then the server counts as away.
+/// The number of connections in a row that may end before a call is sent. Then the server counts as
+/// away.
 const MOST_UNSENT: u32 = 3;
 
 impl Server {
@@ -437,8 +440,8 @@ impl Server {
         }
     }
 
-    /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a check does, and ends
-    /// when the breaker opens.
+    /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a
+    /// check does, and ends when the breaker opens.
     ///
     /// `write` writes the call, by the body of its script or not, here and below.
     pub(in crate::redis) async fn call(
@@ -585,7 +588,8 @@ fn missing_reply() -> RedisError {
     (redis::ErrorKind::Parse, "a reply is missing").into()
 }
 
-/// A call to one server whose caller waits until a deadline. It counts when it ends without an answer.
+/// A call to one server whose caller waits until a deadline. It counts when it ends without an
+/// answer.
 #[derive(Debug)]
 struct Attempt<'a> {
     server: &'a Server,
@@ -604,7 +608,8 @@ impl Attempt<'_> {
 }
 
 impl Drop for Attempt<'_> {
-    /// Counts a call whose caller waited until its deadline. A caller that gives up before says nothing about the server.
+    /// Counts a call whose caller waited until its deadline. A caller that gives up before says
+    /// nothing about the server.
     fn drop(&mut self) {
         if !self.is_over && self.deadline.is_some_and(Deadline::is_over) {
             self.server.missed(self.deadline);
@@ -614,8 +619,8 @@ impl Drop for Attempt<'_> {
 
 /// Waits for the answer to a call that was sent.
 ///
-/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. The task ends when
-/// the breaker opens, because it keeps the connection.
+/// After the deadline, a task of its own waits for the answer: a server that answers late is not
+/// away. The task ends when the breaker opens, because it keeps the connection.
 pub(in crate::redis) struct Awaited<T: 'static> {
     server: Weak<Server>,
     /// The epoch of the breaker when the call was sent.

@@ -25,7 +25,8 @@ pub(in crate::redis) struct NotExecuted {
 /// Names the reason why a server did not execute a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum NotExecutedReason {
-    /// Another server has the slot now. The host may be empty: it is then the host of the server that answered.
+    /// Another server has the slot now. The host may be empty: it is then the host of the server
+    /// that answered.
     Moved(Address),
     /// The key is on another server already, or is new: the slot is being moved there.
     Ask(Address),
@@ -56,8 +57,8 @@ impl CallError {
 }
 
 impl CallError {
-    /// Returns the error of one check, if this is the error of a call over several: only some of their keys may be
-    /// elsewhere.
+    /// Returns the error of one check, if this is the error of a call over several: only some of
+    /// their keys may be elsewhere.
     pub(in crate::redis) fn of_one_among_several(&self) -> Self {
         let mut error = self.clone();
         if let Self::NotExecuted(not_executed) = &mut error
@@ -97,8 +98,8 @@ impl NotExecutedReason {
             ServerErrorKind::Moved => address().map(Self::Moved),
             ServerErrorKind::Ask => address().map(Self::Ask),
             ServerErrorKind::TryAgain => Some(Self::TryAgain),
-            // The key of a script expired after the server had looked for it. The scripts read their keys before they
-            // write, so nothing was executed.
+            // The key of a script expired after the server had looked for it. The scripts read
+            // their keys before they write, so nothing was executed.
             ServerErrorKind::ResponseError if protocol::is_refused_in_move(error) => {
                 Some(Self::TryAgain)
             }

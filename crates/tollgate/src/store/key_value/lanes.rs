@@ -1,4 +1,5 @@
-//! Calls wait in lanes. A task for each lane decides all that wait there together: it reads once, and writes once.
+//! Calls wait in lanes. A task for each lane decides all that wait there together: it reads once,
+//! and writes once.
 
 use std::{collections::VecDeque, mem, num::NonZeroUsize, sync::Arc};
 
@@ -26,8 +27,8 @@ const MOST_TRIES: u32 = 1_000;
 /// The duty of the task of a lane: to decide the calls that wait.
 const CALLS: u32 = 1;
 
-/// Decides the calls of a lane one batch after the other. All states of a key lie in one lane, unless they are those of a
-/// branch, so that calls of one process do not get in each other's way.
+/// Decides the calls of a lane one batch after the other. All states of a key lie in one lane,
+/// unless they are those of a branch, so that calls of one process do not get in each other's way.
 pub(super) struct Lanes<K> {
     pub(super) backend: K,
     lanes: Box<[Lane]>,
@@ -53,7 +54,8 @@ impl<K: KeyValue> Lanes<K> {
         }
     }
 
-    /// Waits until the call of a key was decided. `step` reads and changes the values of `names`, once for each try.
+    /// Waits until the call of a key was decided. `step` reads and changes the values of `names`,
+    /// once for each try.
     pub(super) async fn ask<T: Send + 'static>(
         self: Arc<Self>,
         key: &Key,

@@ -12,13 +12,14 @@ use crate::Error;
 
 /// Keeps bytes under keys, and writes some of them if nobody has changed what was read.
 ///
-/// Implement it to keep the state of policies elsewhere: in a database that a service has already, in a file. A
-/// [`KeyValueStore`] makes a [`Store`](crate::Store) of it. Wrap a store instead to count or to trace its calls: see
-/// [`Store`](crate::Store).
+/// Implement it to keep the state of policies elsewhere: in a database that a service has already,
+/// in a file. A [`KeyValueStore`] makes a [`Store`](crate::Store) of it. Wrap a store instead to
+/// count or to trace its calls: see [`Store`](crate::Store).
 ///
 /// # Write a store of your own
 ///
-/// The two methods are the two trips of a batch of checks. A database can make one transaction of both:
+/// The two methods are the two trips of a batch of checks. A database can make one transaction of
+/// both:
 ///
 /// ```
 /// use std::{collections::BTreeMap, sync::Mutex, time::SystemTime};
@@ -71,30 +72,36 @@ use crate::Error;
 ///
 /// What an implementation has to know:
 ///
-/// - **One step.** [`write`](Self::write) writes all or nothing, and only while *each* key that was read is as it was
-///   read: also one that is not written, and one that was missing. Either it compares (the values, or versions of rows)
-///   and returns `false` when something has changed: the calls are then decided again. Or it keeps others away, by a
-///   transaction and its locks. Keys are sorted, so locks are taken in one order.
-/// - **One instant.** The values and the time of a [`Snapshot`] are of one instant. The time is that of all processes: the
-///   database's clock. Limits hold when it goes back, see law 10 of [`Store`](crate::Store).
-/// - **Expiry.** A value may be removed when its time has come, and not before. A value that has expired and is still there
-///   does no harm.
+/// - **One step.** [`write`](Self::write) writes all or nothing, and only while *each* key that was
+///   read is as it was read: also one that is not written, and one that was missing. Either it
+///   compares (the values, or versions of rows) and returns `false` when something has changed: the
+///   calls are then decided again. Or it keeps others away, by a transaction and its locks. Keys
+///   are sorted, so locks are taken in one order.
+/// - **One instant.** The values and the time of a [`Snapshot`] are of one instant. The time is
+///   that of all processes: the database's clock. Limits hold when it goes back, see law 10 of
+///   [`Store`](crate::Store).
+/// - **Expiry.** A value may be removed when its time has come, and not before. A value that has
+///   expired and is still there does no harm.
 /// - **Durability.** What was written before a crash and is lost gives its units a second time.
-/// - **Errors** have the [kind](crate::ErrorKind) that tells a limiter's [`Outage`](crate::Outage) what happened: for
-///   example [`ConnectionRefused`](crate::ErrorKind::ConnectionRefused), or
-///   [`ConnectionLost`](crate::ErrorKind::ConnectionLost) when it is not known whether something was written. A message
-///   contains no key and no secret.
-/// - **Cancellation.** The futures run in a task, and not in that of a caller. They are dropped when the last call of the batch
-///   has reached its [deadline](crate::LimiterBuilder::deadline): a transaction must then end, too.
+/// - **Errors** have the [kind](crate::ErrorKind) that tells a limiter's [`Outage`](crate::Outage)
+///   what happened: for example [`ConnectionRefused`](crate::ErrorKind::ConnectionRefused), or
+///   [`ConnectionLost`](crate::ErrorKind::ConnectionLost) when it is not known whether something
+///   was written. A message contains no key and no secret.
+/// - **Cancellation.** The futures run in a task, and not in that of a caller. They are dropped
+///   when the last call of the batch has reached its [deadline](crate::LimiterBuilder::deadline): a
+///   transaction must then end, too.
 ///
-/// The bytes are those that a [`RedisStore`](crate::RedisStore) stores, so [`StoredState`](crate::store::StoredState)
-/// reads them. Treat them as opaque: other versions of this crate may write other ones, under other keys.
+/// The bytes are those that a [`RedisStore`](crate::RedisStore) stores, so
+/// [`StoredState`](crate::store::StoredState) reads them. Treat them as opaque: other versions of
+/// this crate may write other ones, under other keys.
 ///
 /// `examples/sqlite_store.rs` of the repository is such a store in a file.
 pub trait KeyValue: Send + Sync + 'static {
-    /// The part of a read that the write after it needs: the values or their versions, or an open transaction.
+    /// The part of a read that the write after it needs: the values or their versions, or an open
+    /// transaction.
     ///
-    /// It is dropped without a write when nothing changes, as after a denial. A transaction then ends.
+    /// It is dropped without a write when nothing changes, as after a denial. A transaction then
+    /// ends.
     type Read: Send;
 
     /// Reads the values of these keys, which are sorted and different, and the time.
@@ -107,12 +114,13 @@ pub trait KeyValue: Send + Sync + 'static {
         keys: &[Vec<u8>],
     ) -> impl Future<Output = Result<Snapshot<Self::Read>, Error>> + Send;
 
-    /// Writes all of this if every key that was read is as it was read, and nothing otherwise. Returns whether it was
-    /// written.
+    /// Writes all of this if every key that was read is as it was read, and nothing otherwise.
+    /// Returns whether it was written.
     ///
     /// # Errors
     ///
-    /// As those of [`read`](Self::read). The calls of the batch are not decided again, because they may have been charged.
+    /// As those of [`read`](Self::read). The calls of the batch are not decided again, because they
+    /// may have been charged.
     fn write(
         &self,
         read: Self::Read,
@@ -142,11 +150,14 @@ impl<R> fmt::Debug for Snapshot<R> {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Write {
-    /// The key, which was read before: the limited key, the name of the policy, and a tag of the algorithm.
+    /// The key, which was read before: the limited key, the name of the policy, and a tag of the
+    /// algorithm.
     pub key: Vec<u8>,
-    /// The value: 24 to 64 bytes for a state of most [algorithms](crate::Algorithm). `None` removes the key.
+    /// The value: 24 to 64 bytes for a state of most [algorithms](crate::Algorithm). `None` removes
+    /// the key.
     pub value: Option<Vec<u8>>,
-    /// The time at which the value may be removed, in milliseconds since the Unix epoch. 0 without a value.
+    /// The time at which the value may be removed, in milliseconds since the Unix epoch. 0 without
+    /// a value.
     pub expires_ms: u64,
 }
 

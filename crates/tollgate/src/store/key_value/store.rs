@@ -20,8 +20,8 @@ use crate::{
 /// Makes a [`Store`] of a [`KeyValue`].
 ///
 /// It has every algorithm, and keeps every law of [`Store`]: it decides by the functions of
-/// [`MemoryStore`](crate::MemoryStore). What it lacks is what makes a [`RedisStore`](crate::RedisStore) fast, and what
-/// needs a clock of its own:
+/// [`MemoryStore`](crate::MemoryStore). What it lacks is what makes a
+/// [`RedisStore`](crate::RedisStore) fast, and what needs a clock of its own:
 ///
 /// | feature | here |
 /// |---|---|
@@ -36,8 +36,9 @@ use crate::{
 /// | [published](crate::LimiterBuilder::published) limits, shares set by operators | not shown, not set |
 /// | remembered denials, circuit breaker | no: each call asks the store |
 ///
-/// Calls of one key wait in one *lane*. A task decides all that wait there together, and there is one of them at a time.
-/// So the number of lanes is the number of batches that are under way: connections, or transactions.
+/// Calls of one key wait in one *lane*. A task decides all that wait there together, and there is
+/// one of them at a time. So the number of lanes is the number of batches that are under way:
+/// connections, or transactions.
 ///
 /// Clones share everything. See [`KeyValue`] for an example.
 pub struct KeyValueStore<K>(Arc<Lanes<K>>);
@@ -52,7 +53,8 @@ impl<K: KeyValue> KeyValueStore<K> {
         Self::with_lanes(backend, LANES)
     }
 
-    /// Creates a store with so many lanes. One is right for a file, in which one transaction writes at a time.
+    /// Creates a store with so many lanes. One is right for a file, in which one transaction writes
+    /// at a time.
     #[must_use]
     pub fn with_lanes(backend: K, lanes: NonZeroUsize) -> Self {
         Self(Arc::new(Lanes::new(backend, lanes)))

@@ -1,7 +1,8 @@
 //! The in-process store.
 //!
-//! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states. [`tables`] gives those of
-//! one key to the [`step`](super::step) that decides over several policies.
+//! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states.
+//! [`tables`] gives those of one key to the [`step`](super::step) that decides over several
+//! policies.
 
 pub(crate) mod lockless;
 mod permit_table;

@@ -7,8 +7,8 @@ use super::sync::{Lock, MutexGuard};
 /// its shard.
 pub(super) struct Shards<S>(Box<[CacheLine<S>]>);
 
-/// Starts at a cache line of the processor. A shard that fills one line then touches no second one, and two threads with
-/// different shards do not share a line.
+/// Starts at a cache line of the processor. A shard that fills one line then touches no second one,
+/// and two threads with different shards do not share a line.
 #[repr(align(64))]
 struct CacheLine<S>(Lock<Timed<S>>);
 
@@ -80,8 +80,9 @@ impl<S> Shards<S> {
         }
     }
 
-    /// Locks the shards of several keys together and returns the time, as [`lock_at`](Self::lock_at) does: the time is
-    /// never before the latest decision of any of them, unless the clock went back.
+    /// Locks the shards of several keys together and returns the time, as
+    /// [`lock_at`](Self::lock_at) does: the time is never before the latest decision of any of
+    /// them, unless the clock went back.
     pub(super) fn lock_all_at(
         &self,
         hashes: &[u64],

@@ -12,11 +12,12 @@ use crate::{
     store::{Check, reservation::Records},
 };
 
-/// The states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock
-/// covers a whole decision. Only the branches of a key may be in several shards: see [`tables`](super::tables).
+/// The states of one shard. All policies of a key are in the same shard, with all levels of the
+/// key, so one lock covers a whole decision. Only the branches of a key may be in several shards:
+/// see [`tables`](super::tables).
 ///
-/// The hash that a function takes is that of the outermost level. It is the hash of the whole key for a key of one level.
-/// The key that a function takes has no branches.
+/// The hash that a function takes is that of the outermost level. It is the hash of the whole key
+/// for a key of one level. The key that a function takes has no branches.
 #[derive(Debug)]
 pub(super) struct StateTable {
     states: HashTable<StateEntry>,
@@ -80,7 +81,8 @@ impl StateTable {
         &mut self.records
     }
 
-    /// Decides over one policy, which is the common case: the state is changed in place, without moving it out.
+    /// Decides over one policy, which is the common case: the state is changed in place, without
+    /// moving it out.
     #[inline]
     pub(super) fn check_one(
         &mut self,
@@ -114,7 +116,8 @@ impl StateTable {
             .find_bucket_index(slot, |entry| entry.is_of(key, policy))
     }
 
-    /// Returns the state at a place, and the pace at which it was stored, if that is not the policy's.
+    /// Returns the state at a place, and the pace at which it was stored, if that is not the
+    /// policy's.
     pub(super) fn state_at(
         &mut self,
         place: usize,
@@ -200,9 +203,9 @@ impl StateTable {
         }
     }
 
-    /// Drops the states that equal a fresh one. When a sixteenth of the room is not free then, drops
-    /// the states that have spent the smallest share of their burst, until it is. One pass over the
-    /// table thus makes room for many new keys.
+    /// Drops the states that equal a fresh one. When a sixteenth of the room is not free then,
+    /// drops the states that have spent the smallest share of their burst, until it is. One pass
+    /// over the table thus makes room for many new keys.
     fn make_room(&mut self, now_us: u64) {
         self.states
             .retain(|entry| entry.state.fresh_at(&entry.policy) > now_us);
@@ -250,7 +253,8 @@ impl StateEntry {
         let remaining = crate::model::algorithm::numbers(&self.policy, &level, 0).remaining;
         let burst = self.policy.quota_ref().burst();
         let spent = burst - remaining.min(burst);
-        // For a burst whose millionfold exceeds 64 bits, a millionth of it is counted in whole units.
+        // For a burst whose millionfold exceeds 64 bits, a millionth of it is counted in whole
+        // units.
         let share = spent
             .checked_mul(1_000_000)
             .map_or_else(|| spent / (burst / 1_000_000), |share| share / burst);
@@ -285,7 +289,8 @@ fn probe<'a>(key: &'a Key, policy: &Policy) -> KeyProbe<'a> {
     KeyProbe::of(policy.metered(key))
 }
 
-/// Stores a key, or outer levels of a key, beside the state. Most fit in place, a longer one is one allocation.
+/// Stores a key, or outer levels of a key, beside the state. Most fit in place, a longer one is one
+/// allocation.
 pub(super) enum StoredKey {
     /// The bytes of the key, with the key's own padding.
     Short {
@@ -295,7 +300,8 @@ pub(super) enum StoredKey {
     Long(Box<[u8]>),
 }
 
-/// A key that is looked for. It is prepared once, and then compared with the keys of all entries that may be meant.
+/// A key that is looked for. It is prepared once, and then compared with the keys of all entries
+/// that may be meant.
 #[derive(Clone, Copy)]
 pub(super) struct KeyProbe<'a> {
     bytes: &'a [u8],

@@ -32,11 +32,13 @@ use crate::{
 /// smallest share of their burst. Exhausted states are dropped last, so a flood of new keys evicts
 /// idle keys before it resets the limit of an exhausted one. No background task runs.
 ///
-/// The store is divided into 64 or more parts. All states of [nested](Key::child) keys with the same outermost level
-/// lie in one part, so that one decision takes one lock. They share the room of that part: 1/64 of the maximum or less.
+/// The store is divided into 64 or more parts. All states of [nested](Key::child) keys with the
+/// same outermost level lie in one part, so that one decision takes one lock. They share the room
+/// of that part: 1/64 of the maximum or less.
 ///
-/// [Reservations](crate::reservation::Reservation) are held beside the states, at most as many. When there are more,
-/// the reservations that lapse first are dropped: they lapse early, and what they charged stays charged.
+/// [Reservations](crate::reservation::Reservation) are held beside the states, at most as many.
+/// When there are more, the reservations that lapse first are dropped: they lapse early, and what
+/// they charged stays charged.
 ///
 /// Clones share the states.
 ///
@@ -201,7 +203,8 @@ impl MemoryStore {
         )
     }
 
-    /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in milliseconds.
+    /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in
+    /// milliseconds.
     pub(crate) fn record(
         &self,
         policies: &PolicySet,
@@ -214,7 +217,8 @@ impl MemoryStore {
         Some((record.to_bytes(), record.expires_ms()))
     }
 
-    /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
+    /// Returns the hash of the outermost level. It selects the shard, so that all states of a
+    /// decision have one lock.
     #[inline]
     fn hash(&self, key: &Key) -> u64 {
         key.level(1).hash(&self.0.hasher)
@@ -350,9 +354,9 @@ impl fmt::Debug for MemoryStore {
 impl MemoryStoreBuilder {
     /// Sets the maximum number of states, one for each key and policy; 262 144 by default.
     ///
-    /// A state takes about 80 bytes, and more with sliding buckets or a sliding log. From 1024 states on, the store is
-    /// divided into 64 or more parts, and each part holds its share of the maximum. A full part drops states even when
-    /// another part has room.
+    /// A state takes about 80 bytes, and more with sliding buckets or a sliding log. From 1024
+    /// states on, the store is divided into 64 or more parts, and each part holds its share of the
+    /// maximum. A full part drops states even when another part has room.
     pub fn max_keys(mut self, max_keys: NonZeroUsize) -> Self {
         self.max_keys = max_keys;
         self
@@ -360,8 +364,8 @@ impl MemoryStoreBuilder {
 
     /// Sets the clock; [`Clock::monotonic`] by default.
     ///
-    /// Tests use [`Clock::manual`] to move the time without sleeping, and [`Clock::tokio`] where the
-    /// time of tokio is paused.
+    /// Tests use [`Clock::manual`] to move the time without sleeping, and [`Clock::tokio`] where
+    /// the time of tokio is paused.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self

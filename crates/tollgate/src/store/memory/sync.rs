@@ -1,4 +1,5 @@
-//! The locks of [`shards`](super::shards). The model checker compiles `shards.rs` with its own locks instead.
+//! The locks of [`shards`](super::shards). The model checker compiles `shards.rs` with its own
+//! locks instead.
 
 pub(super) use std::sync::MutexGuard;
 

@@ -1,7 +1,7 @@
 //! The states of one key, in the tables that are locked for a decision.
 //!
-//! The states of a key without branches are in one table. Those of a key with branches may be in several, which are
-//! locked together.
+//! The states of a key without branches are in one table. Those of a key with branches may be in
+//! several, which are locked together.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::{
 
 /// Finds the table of each policy of a check.
 pub(super) trait Tables {
-    /// Returns the table that holds the state of the policy, the hash of the outermost level of the key, and the key.
+    /// Returns the table that holds the state of the policy, the hash of the outermost level of the
+    /// key, and the key.
     fn of(&mut self, policy: &Policy) -> (&mut StateTable, u64, &Key);
 
     /// Returns the reservations of the key.

@@ -13,10 +13,12 @@ use crate::{
 
 /// Wraps a store, and fails and recovers on command.
 ///
-/// Use it to test what the service does in an outage: the [`Outage`](crate::Outage) of each limiter decides, as it does
-/// when Redis is away. The wrapped store keeps its state, so after [`recover`](Self::recover) the counts continue.
+/// Use it to test what the service does in an outage: the [`Outage`](crate::Outage) of each limiter
+/// decides, as it does when Redis is away. The wrapped store keeps its state, so after
+/// [`recover`](Self::recover) the counts continue.
 ///
-/// The store counts as one outside of the process, also around a [`MemoryStore`]: the deadline of the limiter applies.
+/// The store counts as one outside of the process, also around a [`MemoryStore`]: the deadline of
+/// the limiter applies.
 ///
 /// Clones share the fault. Give one to the limiter, and keep one to command it.
 ///
@@ -66,14 +68,15 @@ impl<S: Store> FaultyStore<S> {
         self.fail_with(ErrorKind::Unavailable);
     }
 
-    /// Fails every call from now on, with this kind: see [`Answer::fail`](super::Answer::fail) for the kinds that are an
-    /// outage.
+    /// Fails every call from now on, with this kind: see [`Answer::fail`](super::Answer::fail) for
+    /// the kinds that are an outage.
     pub fn fail_with(&self, kind: ErrorKind) {
         self.set(Some(Fault::Fail(kind)));
     }
 
-    /// Answers no call from now on, so that each call ends at the [deadline](crate::LimiterBuilder::deadline) of the
-    /// limiter, with [`ErrorKind::Timeout`]. These calls are not answered after [`recover`](Self::recover) either.
+    /// Answers no call from now on, so that each call ends at the
+    /// [deadline](crate::LimiterBuilder::deadline) of the limiter, with [`ErrorKind::Timeout`].
+    /// These calls are not answered after [`recover`](Self::recover) either.
     pub fn stall(&self) {
         self.set(Some(Fault::Stall));
     }

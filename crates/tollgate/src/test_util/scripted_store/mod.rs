@@ -10,18 +10,20 @@ use crate::{
 
 /// Answers checks by a script, and records them.
 ///
-/// Use it to test what the service does with a decision: with a denial, with a wait, with an outage. Use a
-/// [`MemoryStore`](crate::MemoryStore) to test the limits themselves.
+/// Use it to test what the service does with a decision: with a denial, with a wait, with an
+/// outage. Use a [`MemoryStore`](crate::MemoryStore) to test the limits themselves.
 ///
 /// Each check takes the next answer of the script. The last answer is repeated. Callers that
-/// [wait](crate::limiter::CheckBuilder::wait) check again, and take further answers. A reservation takes an answer as a
-/// check does, and a commit settles it. Refunds and resets change nothing. The store has no
-/// [permits](crate::permits::ConcurrencyLimiter).
+/// [wait](crate::limiter::CheckBuilder::wait) check again, and take further answers. A reservation
+/// takes an answer as a check does, and a commit settles it. Refunds and resets change nothing. The
+/// store has no [permits](crate::permits::ConcurrencyLimiter).
 ///
-/// If the script contains a failure, the store counts as one outside of the process, so the deadline and the
-/// [`Outage`](crate::Outage) of the limiter apply. Otherwise it is [in the process](crate::Limiter::is_in_process).
+/// If the script contains a failure, the store counts as one outside of the process, so the
+/// deadline and the [`Outage`](crate::Outage) of the limiter apply. Otherwise it is [in the
+/// process](crate::Limiter::is_in_process).
 ///
-/// Clones share the script and the record. Give one to the limiter, and keep one to read the record.
+/// Clones share the script and the record. Give one to the limiter, and keep one to read the
+/// record.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -73,7 +75,8 @@ impl CheckRecord {
         &self.key
     }
 
-    /// Returns the cost of the check: zero for a peek, and the greatest cost if the policies have costs of their own.
+    /// Returns the cost of the check: zero for a peek, and the greatest cost if the policies have
+    /// costs of their own.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost

@@ -25,8 +25,8 @@ impl Filter {
             "@type": format!("{TYPES}.filters.http.ratelimit.v3.RateLimit"),
             "domain": "shop",
             "rate_limit_service": {
-                // Envoy sends the name of the cluster as the authority, unless another one is set. Servers in Rust
-                // refuse an authority with such characters.
+                // Envoy sends the name of the cluster as the authority, unless another one is set.
+                // Servers in Rust refuse an authority with such characters.
                 "grpc_service": {"envoy_grpc": {"cluster_name": cluster_name(services), "authority": "ratelimit"}},
                 "transport_api_version": "V3",
             },
@@ -62,7 +62,8 @@ impl Filter {
         self.set("disable_x_envoy_ratelimited_header", true)
     }
 
-    /// Adds the fields `x-ratelimit-limit`, `-remaining` and `-reset`, which Envoy makes of the statuses.
+    /// Adds the fields `x-ratelimit-limit`, `-remaining` and `-reset`, which Envoy makes of the
+    /// statuses.
     pub(super) fn x_ratelimit_headers(self) -> Self {
         self.set("enable_x_ratelimit_headers", "DRAFT_VERSION_03")
     }
@@ -113,8 +114,8 @@ fn cluster_name(services: &[SocketAddr]) -> String {
     format!("outbound|{}||ratelimit", ports.join("-"))
 }
 
-/// Passes the metadata of the rules that have units left on to the choice of the server: first as a header field of the
-/// request, and then as metadata of Envoy's load balancer.
+/// Passes the metadata of the rules that have units left on to the choice of the server: first as a
+/// header field of the request, and then as metadata of Envoy's load balancer.
 pub(super) fn add_metadata_header(listener: Listener) -> Listener {
     const NAME: &str = "x-service-with-quota";
     let mutation = json!({

@@ -1,4 +1,5 @@
-//! Envoy asks `tollgate-envoy` before each request: over HTTP and gRPC, in both modes, and while parts are away.
+//! Envoy asks `tollgate-envoy` before each request: over HTTP and gRPC, in both modes, and while
+//! parts are away.
 
 use std::{net::TcpListener, path::Path, process::Command};
 
@@ -20,8 +21,8 @@ use filter::Filter;
 
 const RULES: &str = include_str!("../../../rules/ratelimit.yaml");
 
-/// The time that Envoy waits for an answer, where a case does not try that time. The default, 20 ms, is too short for a
-/// machine with other work.
+/// The time that Envoy waits for an answer, where a case does not try that time. The default, 20
+/// ms, is too short for a machine with other work.
 const PATIENT: &str = "10s";
 
 pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
@@ -151,7 +152,8 @@ fn failures(clients: &Clients) -> Vec<Line> {
     // It accepts connections, and never reads from them.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let silent = (silent.local_addr().expect("the listener is bound"), silent);
-    // The replicas at one server share the limits of an outage. The service that answers alone has a server of its own.
+    // The replicas at one server share the limits of an outage. The service that answers alone has
+    // a server of its own.
     let (shared, own) = (RedisServer::start(), RedisServer::start());
     let on = |redis: &RedisServer, answer| {
         let url = redis.url();

@@ -1,5 +1,5 @@
-//! The service as its operators meet it: files that are swapped, hostile names, and a replica that ends. More connections
-//! than it has descriptors are a row of `cargo xtask faults`.
+//! The service as its operators meet it: files that are swapped, hostile names, and a replica that
+//! ends. More connections than it has descriptors are a row of `cargo xtask faults`.
 
 use std::{fs, os::unix::fs::symlink};
 

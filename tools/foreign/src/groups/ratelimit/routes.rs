@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::envoy::{self, TYPES};
 
-/// Returns a route with these lists of actions. Each list makes a descriptor, unless one of its actions finds nothing.
+/// Returns a route with these lists of actions. Each list makes a descriptor, unless one of its
+/// actions finds nothing.
 pub(super) fn route(prefix: &str, actions: &[Value]) -> Value {
     let limits: Vec<_> = actions
         .iter()
@@ -70,8 +71,8 @@ pub(super) fn all() -> Vec<Value> {
     ]
 }
 
-/// Returns a route whose limits are those of the filter's own settings, which have units and the moment when they are
-/// spent.
+/// Returns a route whose limits are those of the filter's own settings, which have units and the
+/// moment when they are spent.
 fn per_route(prefix: &str, limits: &[Value]) -> Value {
     json!({
         "match": {"prefix": prefix},

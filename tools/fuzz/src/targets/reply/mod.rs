@@ -11,7 +11,8 @@ use tollgate::{
 
 use crate::{equal, hold};
 
-/// The law: a reply in the form that scripts/README.md tells is read as it tells, any other is an error.
+/// The law: a reply in the form that scripts/README.md tells is read as it tells, any other is an
+/// error.
 #[test]
 fn a_reply_is_read_correctly_or_refused() {
     hold(&inputs(), |input| law(&input));

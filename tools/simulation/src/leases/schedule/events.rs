@@ -41,7 +41,8 @@ impl World {
         }
     }
 
-    /// Lets something happen after which more than the bound may be admitted, by a stated number of units.
+    /// Lets something happen after which more than the bound may be admitted, by a stated number of
+    /// units.
     pub(super) fn event(&mut self) {
         self.now += 1;
         let generation = self.generation();
@@ -95,8 +96,8 @@ impl World {
         self.restart();
     }
 
-    /// Begins the bounds anew, and checks how many units replicas hold beside them: at most the share of the burst for
-    /// each event whose grants are alive.
+    /// Begins the bounds anew, and checks how many units replicas hold beside them: at most the
+    /// share of the burst for each event whose grants are alive.
     pub(super) fn restart(&mut self) {
         let now = self.now;
         self.old_stamps.clone_from(&self.stamps);

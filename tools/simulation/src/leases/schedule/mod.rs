@@ -16,7 +16,8 @@ use crate::random::Random;
 
 const REPLICAS: usize = 3;
 
-/// The time at which schedules begin: far from the epoch, and the start of a generation and of a window.
+/// The time at which schedules begin: far from the epoch, and the start of a generation and of a
+/// window.
 const BEGIN: u64 = 1_680_000_000_000_000;
 
 /// The most that the clock of a replica is slow or fast, in millionths.
@@ -269,7 +270,8 @@ impl World {
         }
     }
 
-    /// Spends what replicas have just before a generation ends, and what the server has just afterwards.
+    /// Spends what replicas have just before a generation ends, and what the server has just
+    /// afterwards.
     fn rush_at_the_end(&mut self, key: usize) {
         let generation = self.generation();
         // The longest life of a grant ends a little earlier.

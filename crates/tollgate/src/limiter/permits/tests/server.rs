@@ -14,7 +14,8 @@ use crate::{
     store::{Check, CheckFuture, PermitGrant, PermitRequest, StoreFuture},
 };
 
-/// A server as the model has it: a store in the process that answers as one outside it, or does not.
+/// A server as the model has it: a store in the process that answers as one outside it, or does
+/// not.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) store: MemoryStore,

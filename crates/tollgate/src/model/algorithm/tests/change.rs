@@ -209,7 +209,8 @@ fn a_lowered_sliding_window_counts_no_more_than_its_new_amount() {
     let mut bench = Bench::new(Policy::sliding_window("p", quota(1_000, 100)));
     assert_eq!(bench.at(10).take_all(), 1_000);
     bench.change(Policy::sliding_window("p", quota(10, 100)));
-    // The previous window counts ten units. Nine of them are still in W after a tenth of the window.
+    // The previous window counts ten units. Nine of them are still in W after a tenth of the
+    // window.
     assert_eq!(one(&bench.check(1)).retry, Some(100));
     assert!(bench.at(110).admits(1));
 }

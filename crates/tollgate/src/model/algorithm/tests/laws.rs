@@ -136,8 +136,8 @@ fn an_idle_key_regains_its_burst_and_no_more() {
     }
 }
 
-/// A client that asks every microsecond gets exactly k·n units in k periods, even when a unit takes a fraction of a
-/// microsecond.
+/// A client that asks every microsecond gets exactly k·n units in k periods, even when a unit takes
+/// a fraction of a microsecond.
 #[test]
 fn rates_do_not_drift() {
     for (amount, period_us) in [

@@ -77,8 +77,8 @@ fn a_request_of_several_units_passes_when_enough_units_have_expired() {
     assert!(bench.at(120).admits(3));
 }
 
-/// A state on the heap is moved out during a decision. Making room for another state of the set must
-/// not drop it as fresh meanwhile.
+/// A state on the heap is moved out during a decision. Making room for another state of the set
+/// must not drop it as fresh meanwhile.
 #[test]
 fn a_log_is_kept_when_room_is_made_for_another_state_of_the_set() {
     let clock = Clock::manual(EPOCH_US);

@@ -147,8 +147,8 @@ fn all(quota: Quota, bursts: &[u64]) -> Vec<Policy> {
     all
 }
 
-/// Returns policies of every algorithm. The time of one unit is a whole number of microseconds, a fraction, or below 1
-/// µs.
+/// Returns policies of every algorithm. The time of one unit is a whole number of microseconds, a
+/// fraction, or below 1 µs.
 fn many() -> Vec<Policy> {
     let mut many = Vec::new();
     for (amount, period_us, bursts) in [

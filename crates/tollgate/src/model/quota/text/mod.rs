@@ -7,7 +7,8 @@ use std::{fmt, str::FromStr, time::Duration};
 use super::Quota;
 use crate::Error;
 
-/// The units of a period, longest first: microseconds, the name after a number, the name alone, other names.
+/// The units of a period, longest first: microseconds, the name after a number, the name alone,
+/// other names.
 const UNITS: [(u64, &str, &str, &[&str]); 7] = [
     (604_800_000_000, "w", "week", &["weeks"]),
     (86_400_000_000, "d", "day", &["days"]),
@@ -26,7 +27,8 @@ impl FromStr for Quota {
 
     /// Parses `AMOUNT/PERIOD`, or `AMOUNT/PERIOD burst BURST`.
     ///
-    /// The period is a unit, as in `100/min`, or numbers with units, longest unit first, as in `5/10m` and `1000/1h30m`.
+    /// The period is a unit, as in `100/min`, or numbers with units, longest unit first, as in
+    /// `5/10m` and `1000/1h30m`.
     ///
     /// | unit | names |
     /// |---|---|
@@ -38,9 +40,10 @@ impl FromStr for Quota {
     /// | day of 24 hours | `d`, `day` |
     /// | week of 7 days | `w`, `week` |
     ///
-    /// Months and years are no units, because their length varies: write `30d` or `365d`. Long names may end in `s`.
-    /// Spaces are allowed around the slash, and between numbers and words. Digits may be grouped as in `1_000_000`. An
-    /// amount of 0, as in `0/min`, [blocks](Self::is_blocked).
+    /// Months and years are no units, because their length varies: write `30d` or `365d`. Long
+    /// names may end in `s`. Spaces are allowed around the slash, and between numbers and words.
+    /// Digits may be grouped as in `1_000_000`. An amount of 0, as in `0/min`,
+    /// [blocks](Self::is_blocked).
     ///
     /// ```
     /// use std::time::Duration;
@@ -102,8 +105,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is no period, or when the period is shorter
-    /// than 1 µs or longer than 10 years (3650 days).
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is no period, or
+    /// when the period is shorter than 1 µs or longer than 10 years (3650 days).
     ///
     /// [`Quota::from_str`]: #impl-FromStr-for-Quota
     pub fn parse_period(text: &str) -> Result<Duration, Error> {

@@ -55,7 +55,8 @@ struct About {
     round_trip: Duration,
 }
 
-/// Holds the number of bytes of a connection that the system had taken at one moment, if it is known.
+/// Holds the number of bytes of a connection that the system had taken at one moment, if it is
+/// known.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct Mark(Option<u64>);
 
@@ -63,10 +64,11 @@ pub(in crate::redis) struct Mark(Option<u64>);
 const NEAR: Duration = Duration::from_millis(10);
 
 impl Connection {
-    /// Accepts a connection after its first answer. Any answer counts, also a refusal of the command.
+    /// Accepts a connection after its first answer. Any answer counts, also a refusal of the
+    /// command.
     ///
-    /// The client makes a connection before the server has accepted it, and a server with too many clients accepts a connection and
-    /// then closes it. So a connection is up only after an answer.
+    /// The client makes a connection before the server has accepted it, and a server with too many
+    /// clients accepts a connection and then closes it. So a connection is up only after an answer.
     pub(super) async fn accept(
         server: &str,
         number: u64,
@@ -124,10 +126,11 @@ impl Connection {
         self.about.round_trip <= NEAR
     }
 
-    /// Returns whether the connection is of no use any more. A call that is begun now would not be answered.
+    /// Returns whether the connection is of no use any more. A call that is begun now would not be
+    /// answered.
     ///
-    /// The end of a connection of another owner shows only when something is sent. After a rest, that is a `PING` whose
-    /// answer is not waited for: it leaves together with the call behind it.
+    /// The end of a connection of another owner shows only when something is sent. After a rest,
+    /// that is a `PING` whose answer is not waited for: it leaves together with the call behind it.
     pub(super) fn is_over(&self) -> bool {
         let wire = &self.about.wire;
         if wire.is_at_rest() && self.refuses_a_ping() {
@@ -141,7 +144,8 @@ impl Connection {
         self.about.wire.has_ended()
     }
 
-    /// Lets small writes gather until the server has noticed those before, or lets each leave at once.
+    /// Lets small writes gather until the server has noticed those before, or lets each leave at
+    /// once.
     pub(in crate::redis) fn gather(&self, gathers: bool) {
         self.about.wire.gather(gathers);
     }
@@ -155,7 +159,8 @@ impl Connection {
         )
     }
 
-    /// Waits until the server answers on this connection. Any answer counts, also a refusal of the command.
+    /// Waits until the server answers on this connection. Any answer counts, also a refusal of the
+    /// command.
     pub(in crate::redis) async fn ping(&self) -> Result<(), Error> {
         let answer = self.query(&redis::cmd("PING")).await;
         accepted(answer).map_err(|error| protocol::error(&error))
@@ -166,7 +171,8 @@ impl Connection {
         Mark(self.about.wire.written())
     }
 
-    /// Returns whether no byte has left since the mark, and none will. Then no call that was begun after the mark was sent.
+    /// Returns whether no byte has left since the mark, and none will. Then no call that was begun
+    /// after the mark was sent.
     pub(in crate::redis) fn has_sent_nothing_since(&self, mark: Mark) -> bool {
         let wire = &self.about.wire;
         wire.has_ended() && mark.0.is_some() && wire.written() == mark.0
@@ -182,7 +188,8 @@ impl Connection {
     /// Writes all commands at once. Each has its own answer.
     pub(in crate::redis) async fn query_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         self.about.wire.asks(commands.len() as u64);
-        // A call on the heap: by itself it takes some 4 kB in the future of every caller, also of those that send one command.
+        // A call on the heap: by itself it takes some 4 kB in the future of every caller, also of
+        // those that send one command.
         self.answer(
             self.multiplexed
                 .clone()
@@ -232,17 +239,20 @@ impl Numbered for Connection {
 
 /// Records the bytes, the answers and the end of one connection.
 ///
-/// The stream of a connection that the store dialled itself writes to it. So its end is noticed when it comes, and it is
-/// known whether the system took any byte of a call. A connection of another owner has no such stream.
+/// The stream of a connection that the store dialled itself writes to it. So its end is noticed
+/// when it comes, and it is known whether the system took any byte of a call. A connection of
+/// another owner has no such stream.
 #[derive(Debug)]
 pub(super) struct Wire {
-    /// The number of bytes that the system has taken. `None` when the stream belongs to another owner.
+    /// The number of bytes that the system has taken. `None` when the stream belongs to another
+    /// owner.
     written: Option<AtomicU64>,
     /// The number of commands that the store has asked to send.
     asked: AtomicU64,
     /// The number of calls that were answered.
     answers: AtomicU64,
-    /// The time of the last answer in microseconds after `began`. Kept only when the stream belongs to another owner.
+    /// The time of the last answer in microseconds after `began`. Kept only when the stream belongs
+    /// to another owner.
     answered_us: AtomicU64,
     began: Instant,
     is_silent: AtomicBool,
@@ -250,7 +260,8 @@ pub(super) struct Wire {
     gathers: AtomicBool,
     /// The stream has ended: nothing more leaves on it.
     has_ended: AtomicBool,
-    /// The connection is of no use any more: its stream has ended, or the server stays silent on it.
+    /// The connection is of no use any more: its stream has ended, or the server stays silent on
+    /// it.
     is_over: AtomicBool,
     over: Notify,
     /// The task that drives the connection has ended, and everything that it held is dropped.
@@ -321,7 +332,8 @@ impl Wire {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a connection of another owner was not used for a while, so that it may have been closed meanwhile.
+    /// Returns whether a connection of another owner was not used for a while, so that it may have
+    /// been closed meanwhile.
     pub(super) fn is_at_rest(&self) -> bool {
         let answered = Duration::from_micros(self.answered_us.load(Ordering::Relaxed));
         self.written.is_none() && self.began.elapsed().saturating_sub(answered) > AT_REST
@@ -337,7 +349,8 @@ impl Wire {
         self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// Lets small writes gather until the server has noticed those before, or lets each leave at once, from the next one on.
+    /// Lets small writes gather until the server has noticed those before, or lets each leave at
+    /// once, from the next one on.
     pub(super) fn gather(&self, gathers: bool) {
         if self.gathers.load(Ordering::Relaxed) != gathers {
             self.gathers.store(gathers, Ordering::Relaxed);
@@ -372,10 +385,11 @@ impl Wire {
         }
     }
 
-    /// Waits for the answer to a call. Returns `None` when the task that drives the connection has ended without it.
+    /// Waits for the answer to a call. Returns `None` when the task that drives the connection has
+    /// ended without it.
     ///
-    /// The task takes calls from a channel. A call that is put there at the moment at which the task ends stays in the
-    /// channel, and would wait for as long as the connection is held.
+    /// The task takes calls from a channel. A call that is put there at the moment at which the
+    /// task ends stays in the channel, and would wait for as long as the connection is held.
     pub(super) async fn answer<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let (mut answer, mut abandoned) = (pin!(answer), pin!(self.abandoned.notified()));
         poll_fn(|cx| {
@@ -420,7 +434,8 @@ impl<S> Watched<S> {
 }
 
 impl<S: Socket> Watched<S> {
-    /// Returns whether the server has closed a connection at rest. The task that reads may not have run since.
+    /// Returns whether the server has closed a connection at rest. The task that reads may not have
+    /// run since.
     fn is_closed_at_rest(&mut self) -> bool {
         self.read
             .take()
@@ -489,10 +504,12 @@ impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
 
 /// A socket of the system.
 pub(super) trait Socket {
-    /// Returns whether the peer has closed the socket, also while bytes that it sent before are not read yet.
+    /// Returns whether the peer has closed the socket, also while bytes that it sent before are not
+    /// read yet.
     fn is_closed_by_peer(&self) -> bool;
 
-    /// Lets small writes gather until the peer has noticed those before (Nagle's algorithm), or lets each leave at once.
+    /// Lets small writes gather until the peer has noticed those before (Nagle's algorithm), or
+    /// lets each leave at once.
     fn gather(&self, _gathers: bool) {}
 }
 
@@ -542,11 +559,12 @@ fn has_hung_up<S>(_: &S) -> bool {
     false
 }
 
-/// The most answers of a connection that no call of the store asked for. The client library asks a few times when it signs
-/// in, and a server may push messages.
+/// The most answers of a connection that no call of the store asked for. The client library asks a
+/// few times when it signs in, and a server may push messages.
 const MOST_UNASKED: u64 = 64;
 
-/// A stream of replies that ends with the first one that is too long, and when answers come that nobody asked for.
+/// A stream of replies that ends with the first one that is too long, and when answers come that
+/// nobody asked for.
 #[derive(Debug)]
 pub(super) struct Bounded<S> {
     stream: S,

@@ -27,11 +27,12 @@ use crate::{
 
 /// Holds checks that leave together.
 ///
-/// Checks of one [shape](crate::redis::protocol::Shape) are one call of a script over many keys, whatever their policies,
-/// quotas and costs. Checks of the same key and policies are combined, and decided in the order in which they came. The
-/// script reads all keys at its start, so checks that may share a state without being combined are in different calls: the
-/// later one in the later call. Checks may share a state if they have the key, a level or a branch in common. In a cluster,
-/// the keys of a call lie in one slot. All calls are written at once.
+/// Checks of one [shape](crate::redis::protocol::Shape) are one call of a script over many keys,
+/// whatever their policies, quotas and costs. Checks of the same key and policies are combined, and
+/// decided in the order in which they came. The script reads all keys at its start, so checks that
+/// may share a state without being combined are in different calls: the later one in the later
+/// call. Checks may share a state if they have the key, a level or a branch in common. In a
+/// cluster, the keys of a call lie in one slot. All calls are written at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) groups: SmallVec<[Group; 1]>,
@@ -66,10 +67,11 @@ struct Metered {
 }
 
 impl Batch {
-    /// Takes checks from the front of the queue: at least one, if one waits that can be answered in time.
+    /// Takes checks from the front of the queue: at least one, if one waits that can be answered in
+    /// time.
     ///
-    /// A check that would be answered too late is not sent, by the time now and that of a round trip. Without `timing` each
-    /// check has to be sent.
+    /// A check that would be answered too late is not sent, by the time now and that of a round
+    /// trip. Without `timing` each check has to be sent.
     pub(super) fn cut(
         queue: &mut Waiting<QueuedCheck>,
         share: Share,
@@ -163,7 +165,8 @@ impl Batch {
         }
     }
 
-    /// Adds a check to the first group of its shape from `after` on, or to a new one. Returns the group and the subject.
+    /// Adds a check to the first group of its shape from `after` on, or to a new one. Returns the
+    /// group and the subject.
     fn add(&mut self, check: QueuedCheck, after: usize, capacity: usize) -> (usize, usize) {
         let found = self
             .groups
@@ -273,7 +276,8 @@ impl Group {
         self.subjects[subject].push(check);
     }
 
-    /// Returns whether a check has the key and the policies of a subject, so that the script decides both in one place.
+    /// Returns whether a check has the key and the policies of a subject, so that the script
+    /// decides both in one place.
     pub(super) fn accepts(&self, subject: usize, request: &CheckRequest) -> bool {
         self.request(subject).is_same_subject(request)
     }
@@ -312,7 +316,8 @@ impl Group {
         })
     }
 
-    /// Distributes the subjects. `place` is given the number of groups so far and a subject, and returns the group.
+    /// Distributes the subjects. `place` is given the number of groups so far and a subject, and
+    /// returns the group.
     fn regrouped(self, mut place: impl FnMut(usize, &Subject) -> usize) -> SmallVec<[Self; 1]> {
         let mut groups: SmallVec<[Self; 1]> = SmallVec::new();
         for subject in self.subjects {
@@ -418,8 +423,9 @@ impl Group {
         self.checks > self.subjects.len()
     }
 
-    /// Exchanges callers with an earlier group of checks that was not executed: the answers to this group belong to the
-    /// callers that came first. Checks of several charges stay, because their answers differ.
+    /// Exchanges callers with an earlier group of checks that was not executed: the answers to this
+    /// group belong to the callers that came first. Checks of several charges stay, because their
+    /// answers differ.
     pub(super) fn change_places(&mut self, earlier: &mut Self) {
         let has_one_run = |subject: &Subject| runs_of(subject).count() == 1;
         for ours in self
@@ -559,8 +565,9 @@ impl Group {
 
 /// Compares the checks of a batch.
 impl CheckRequest {
-    /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they
-    /// have such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.
+    /// Returns the text that the policy at this place meters, and its hash: two checks may share a
+    /// state only if they have such a text in common. `None` when a policy before it meters the
+    /// same text, or when there is no such policy.
     fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
         if !self.policies.meters_parts() && !self.key.has_branches() {
             return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
@@ -582,8 +589,8 @@ impl CheckRequest {
         Some((hash, level.as_bytes()))
     }
 
-    /// Returns whether the answer comes too late for a check that is sent now, and would not have been too late for one
-    /// that did not wait.
+    /// Returns whether the answer comes too late for a check that is sent now, and would not have
+    /// been too late for one that did not wait.
     fn has_waited_too_long(&self, now: Instant, round_trip: Duration) -> bool {
         self.deadline.is_some_and(|deadline| {
             deadline.timeout() > round_trip
@@ -591,8 +598,9 @@ impl CheckRequest {
         })
     }
 
-    /// Returns whether the script decides both checks in one place: they have the same key and policies, and both have
-    /// ceilings or none. Where the tag is stored, they also have the same tag and costs.
+    /// Returns whether the script decides both checks in one place: they have the same key and
+    /// policies, and both have ceilings or none. Where the tag is stored, they also have the same
+    /// tag and costs.
     fn is_same_subject(&self, other: &Self) -> bool {
         self.key == other.key
             && self.share == other.share
@@ -602,8 +610,8 @@ impl CheckRequest {
                 || (self.charge == other.charge && self.tag == other.tag))
     }
 
-    /// Returns whether both checks read or write the same state, if the [text](Self::metered) that the policy at `place`
-    /// meters is that of the policy at `other_place`.
+    /// Returns whether both checks read or write the same state, if the [text](Self::metered) that
+    /// the policy at `place` meters is that of the policy at `other_place`.
     fn shares_state(&self, place: usize, other: &Self, other_place: usize) -> bool {
         let reach = |request: &Self, at: usize| request.policies.shared()[at].reach();
         let reaches = (reach(self, place), reach(other, other_place));
@@ -619,8 +627,8 @@ impl CheckRequest {
             && self.policies.is_same(&other.policies)
     }
 
-    /// Compares the tags. Most are empty, and a comparison of two empty slices takes the processor longer than all the
-    /// other fields: it reads masked words at an address that is not mapped.
+    /// Compares the tags. Most are empty, and a comparison of two empty slices takes the processor
+    /// longer than all the other fields: it reads masked words at an address that is not mapped.
     fn is_tagged_alike(&self, other: &Self) -> bool {
         self.tag.len() == other.tag.len() && (self.tag.is_empty() || self.tag == other.tag)
     }
@@ -633,7 +641,8 @@ fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
         .map(|run| (&run[0].request().charge, run.len()))
 }
 
-/// Replies to the checks of one run. A caller that gave up after its check was sent was charged all the same.
+/// Replies to the checks of one run. A caller that gave up after its check was sent was charged all
+/// the same.
 fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
     for (at, check) in run.into_iter().enumerate() {
         let request = check.request();

@@ -272,7 +272,8 @@ fn keys_that_share_a_branch_are_in_different_calls_and_others_are_not() {
     let bucket = |name| Policy::token_bucket(name, Quota::per_second(10));
     let both = PolicySet::from([bucket("address"), bucket("user").at_branch(2)]);
     let mut waiting = Line::new();
-    // The third shares one branch with the first and one with the second. The fourth has equal texts at other branches.
+    // The third shares one branch with the first and one with the second. The fourth has equal
+    // texts at other branches.
     for (address, user) in [("a", "x"), ("b", "y"), ("a", "y"), ("x", "a"), ("a", "x")] {
         waiting.push_check(Check::new(
             &both,

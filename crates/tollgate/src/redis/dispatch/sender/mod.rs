@@ -1,4 +1,5 @@
-//! The way of a check to one server: its caller sends it, or queues it for the worker, and waits for the outcome.
+//! The way of a check to one server: its caller sends it, or queues it for the worker, and waits
+//! for the outcome.
 
 use std::{
     fmt, mem,
@@ -35,8 +36,8 @@ use crate::{
     store::{Check, Deadline},
 };
 
-/// Represents one server with the queue before it. Callers send their checks while these are few. Otherwise a
-/// [worker](worker::serve) takes them from the queue, and sends many in one call.
+/// Represents one server with the queue before it. Callers send their checks while these are few.
+/// Otherwise a [worker](worker::serve) takes them from the queue, and sends many in one call.
 #[derive(Debug)]
 pub(in crate::redis) struct Sender {
     pub(in crate::redis) server: Arc<Server>,
@@ -106,8 +107,8 @@ impl Sender {
         let Some((mut waiting, breaker_epoch)) = self.queue.enter(self.server.breaker()) else {
             return Err(self.server.last_refusal());
         };
-        // Reports of leased policies travel in batches only. A check without a deadline takes the queue, where it ends when
-        // the breaker opens.
+        // Reports of leased policies travel in batches only. A check without a deadline takes the
+        // queue, where it ends when the breaker opens.
         let may_be_direct = !request.policies.is_leased() && request.has_end();
         if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
             match self.server.ready_connection() {
@@ -134,8 +135,9 @@ impl Sender {
         Ok(State::Queued(breaker_epoch))
     }
 
-    /// Sends a check for its caller, without the queue and the worker: one wake-up less before the call, and one less after
-    /// it. When the caller gives up before the deadline, a call that the connection has not written yet is not sent.
+    /// Sends a check for its caller, without the queue and the worker: one wake-up less before the
+    /// call, and one less after it. When the caller gives up before the deadline, a call that the
+    /// connection has not written yet is not sent.
     fn direct(
         &self,
         mut waiting: MutexGuard<'_, Waiting<QueuedCheck>>,
@@ -179,7 +181,8 @@ impl Sender {
         }
     }
 
-    /// Creates the error of a check that was queued at this epoch of the breaker, and was dropped without a reply.
+    /// Creates the error of a check that was queued at this epoch of the breaker, and was dropped
+    /// without a reply.
     #[cold]
     fn dropped(&self, breaker_epoch: u64) -> Error {
         match self.server.breaker().epoch() == breaker_epoch {
@@ -218,7 +221,8 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
         .map_err(overloaded)
 }
 
-/// A check that its caller sends is under way until this is dropped: it was answered, or its caller gave up.
+/// A check that its caller sends is under way until this is dropped: it was answered, or its caller
+/// gave up.
 struct DirectTurn {
     queue: Arc<Queue<QueuedCheck>>,
     connection: u64,
@@ -272,14 +276,15 @@ async fn call(
     request.decision(&answer?)
 }
 
-/// Resolves to the decision of one server, or to an error that says whether the server certainly did not execute the check.
+/// Resolves to the decision of one server, or to an error that says whether the server certainly
+/// did not execute the check.
 ///
-/// The check is queued when this is first polled, or sent at once while checks are few. A caller that gives up before its
-/// batch left takes the check out of the queue, and nothing is charged. Afterwards the charge stands. A caller that gives up
-/// at its deadline counts as a miss.
+/// The check is queued when this is first polled, or sent at once while checks are few. A caller
+/// that gives up before its batch left takes the check out of the queue, and nothing is charged.
+/// Afterwards the charge stands. A caller that gives up at its deadline counts as a miss.
 ///
-/// It is a hand-written future: the state of an `async` block is moved each time another block is put around it, and a
-/// check was moved seven times.
+/// It is a hand-written future: the state of an `async` block is moved each time another block is
+/// put around it, and a check was moved seven times.
 pub(in crate::redis) struct PendingCheck {
     sender: Arc<Sender>,
     request: Arc<CheckRequest>,
@@ -391,14 +396,16 @@ pub(in crate::redis) struct CheckRequest {
 pub(in crate::redis) enum SlotShare {
     /// All of it.
     Whole,
-    /// Some keys, because the slot is being moved away. The server refuses a call of which it has only some keys, so each
-    /// subject is a call of its own.
+    /// Some keys, because the slot is being moved away. The server refuses a call of which it has
+    /// only some keys, so each subject is a call of its own.
     Leaving,
-    /// Some keys, because the slot is being moved here. The same holds, and each call says `ASKING`.
+    /// Some keys, because the slot is being moved here. The same holds, and each call says
+    /// `ASKING`.
     Arriving,
 }
 
-/// The decision on a check, or the error and whether the server certainly did not execute the check.
+/// The decision on a check, or the error and whether the server certainly did not execute the
+/// check.
 pub(in crate::redis) type CheckResult = Result<Decision, CallError>;
 
 enum Reply {
@@ -408,7 +415,8 @@ enum Reply {
     Over,
 }
 
-/// A check in the queue or in a batch, which has to be replied to. When it is dropped, the caller gets no reply.
+/// A check in the queue or in a batch, which has to be replied to. When it is dropped, the caller
+/// gets no reply.
 #[derive(Debug)]
 pub(super) struct QueuedCheck {
     request: Arc<CheckRequest>,
@@ -433,7 +441,8 @@ impl CheckRequest {
             policies: check.policies.clone(),
             key: check.key.clone(),
             hash,
-            // Units that were granted in advance are spent without looking at what others have spent.
+            // Units that were granted in advance are spent without looking at what others have
+            // spent.
             charge: if check.policies.is_leased() {
                 check.charge().uncapped()
             } else {
@@ -529,8 +538,8 @@ impl CheckRequest {
         self.policies.first_branch(&self.key)
     }
 
-    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one. Of
-    /// a key with branches, the first one counts.
+    /// Returns the hash by which the checks of a key are counted. All keys below one outermost
+    /// level count as one. Of a key with branches, the first one counts.
     pub(super) fn key_hash(&self) -> u64 {
         self.hash.outermost
     }

@@ -1,7 +1,7 @@
 //! Assembles a script from a frame and the files of its algorithms, in `scripts/`.
 //!
-//! A file has a header, perhaps text, and sections. A section begins with `--# NAME`, or with `--# NAME: …`, which stays in
-//! the script as a comment. These parts of a file are replaced:
+//! A file has a header, perhaps text, and sections. A section begins with `--# NAME`, or with
+//! `--# NAME: …`, which stays in the script as a comment. These parts of a file are replaced:
 //!
 //! | part | stands for |
 //! |---|---|
@@ -15,11 +15,13 @@
 //! | `<words>`, `<slots>`, `<width>` | the words of a policy or of all, their places in the replies, and how many they are |
 //! | `<fits>` | the verdicts of all policies |
 //!
-//! A section is searched for in `leased.lua` if the policies are leased, in the frame, in `correct.lua` for a refund or a commit,
-//! in the file of the algorithm, and in `shared.lua`. In the file, `NAME_capped` comes before NAME under a ceiling, and `NAME_alone` if one word may be the reply.
+//! A section is searched for in `leased.lua` if the policies are leased, in the frame, in
+//! `correct.lua` for a refund or a commit, in the file of the algorithm, and in `shared.lua`. In
+//! the file, `NAME_capped` comes before NAME under a ceiling, and `NAME_alone` if one word may be
+//! the reply.
 //!
-//! In a script over several policies, the numbers of a policy, and the names that its sections declare without
-//! indentation, end in the number of the policy.
+//! In a script over several policies, the numbers of a policy, and the names that its sections
+//! declare without indentation, end in the number of the policy.
 
 use std::collections::{HashMap, HashSet};
 
@@ -207,7 +209,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Returns the names in the place of one in a list, for one policy or for all: see [`Part::list`].
+    /// Returns the names in the place of one in a list, for one policy or for all: see
+    /// [`Part::list`].
     fn list(&self, item: &str, policy: Option<usize>) -> Vec<String> {
         let mut names = Vec::new();
         for at in policy.map_or(0..self.parts.len(), |at| at..at + 1) {
@@ -249,7 +252,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Returns a word of a section, perhaps with the sign behind it, as the name that it is for a policy.
+    /// Returns a word of a section, perhaps with the sign behind it, as the name that it is for a
+    /// policy.
     fn named(&self, word: &str, at: usize) -> String {
         let part = &self.parts[at];
         let number = if self.parts.len() > 1 {

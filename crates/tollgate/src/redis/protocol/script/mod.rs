@@ -1,9 +1,10 @@
 //! Assembles the Lua scripts from the files in `scripts/`.
 //!
-//! A script is a frame (`check.lua`, `look.lua`, `batch.lua`, `mixed.lua`, `refund.lua`, `reserve.lua`, `commit.lua`, `lease.lua`)
-//! filled with the sections of each policy's algorithm. So the script for one policy and the script for a set consist
-//! of the same source lines. Parameters are never part of the text, so all sets of the same algorithms run the same
-//! scripts: those of their [`Shape`].
+//! A script is a frame (`check.lua`, `look.lua`, `batch.lua`, `mixed.lua`, `refund.lua`,
+//! `reserve.lua`, `commit.lua`, `lease.lua`) filled with the sections of each policy's algorithm.
+//! So the script for one policy and the script for a set consist of the same source lines.
+//! Parameters are never part of the text, so all sets of the same algorithms run the same scripts:
+//! those of their [`Shape`].
 
 mod assembler;
 mod parts;
@@ -36,7 +37,8 @@ const REPLICAS: &str = source!("replicas");
 const PUBLISH: &str = source!("publish");
 
 impl Shape {
-    /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here and below.
+    /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here
+    /// and below.
     #[inline]
     pub(crate) fn check(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Check, is_capped)
@@ -59,7 +61,8 @@ impl Shape {
         self.assembled(Purpose::Mixed, is_capped)
     }
 
-    /// Returns the script that refunds. `is_capped` is true when it returns the places of a request under ceilings.
+    /// Returns the script that refunds. `is_capped` is true when it returns the places of a request
+    /// under ceilings.
     #[inline]
     pub(crate) fn refund(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Refund, is_capped)
@@ -75,7 +78,8 @@ impl Shape {
         self.assembled(Purpose::Commit, false)
     }
 
-    /// Returns the script that decides for many keys, takes reports and grants units. Only leased policies have one.
+    /// Returns the script that decides for many keys, takes reports and grants units. Only leased
+    /// policies have one.
     pub(crate) fn lease(&self) -> &Script {
         self.assembled(Purpose::Lease, false)
     }
@@ -101,7 +105,8 @@ impl Script {
             .iter()
             .map(|&algorithm| part(algorithm, form, algorithms.len() == 1))
             .collect();
-        // The frame, and what precedes the place of a key: the record of a reservation has the first one.
+        // The frame, and what precedes the place of a key: the record of a reservation has the
+        // first one.
         let (frame, before) = match purpose {
             Purpose::Check => (CHECK, ""),
             Purpose::Look => (LOOK, ""),

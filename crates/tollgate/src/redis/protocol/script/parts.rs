@@ -27,8 +27,9 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Returns the names that a policy has in the place of one in a list: its cost, its ceiling, its quota and the other numbers of
-    /// the policy, the place of an earlier request (its words), the words of its reply, and its verdict.
+    /// Returns the names that a policy has in the place of one in a list: its cost, its ceiling,
+    /// its quota and the other numbers of the policy, the place of an earlier request (its words),
+    /// the words of its reply, and its verdict.
     pub(super) fn list(&self, item: &str) -> Option<Vec<&'static str>> {
         let lease: &[_] = if self.leased {
             &["length", "most"]
@@ -78,11 +79,13 @@ pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
             .split_once("\n--@ like ")
             .map(|(_, name)| named(name.trim_end())),
         args: facts.args,
-        // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
+        // The last word of a leased policy is the time until missing units have lapsed, unless its
+        // words are times already.
         words: if leased { LEASED_WORDS } else { facts.words },
         variant: match form {
             Form::Capped => Some("capped"),
-            // Under a ceiling the time of the reply is a part of the places in a debt, so it is never left out.
+            // Under a ceiling the time of the reply is a part of the places in a debt, so it is
+            // never left out.
             Form::Plain if facts.is_parted && is_single => Some("alone"),
             Form::Plain | Form::Leased => None,
         },

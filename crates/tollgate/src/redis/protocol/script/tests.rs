@@ -75,8 +75,9 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
     decide.chain(leased).chain(capped).chain(others)
 }
 
-/// Returns where the folder shows a script: complete scripts, and what one copies to use without Rust. The others have the
-/// same sections in other frames, the leaky bucket those of the token bucket, and a calendar is needed for its window.
+/// Returns where the folder shows a script: complete scripts, and what one copies to use without
+/// Rust. The others have the same sections in other frames, the leaky bucket those of the token
+/// bucket, and a calendar is needed for its window.
 fn shown(name: &str) -> Option<String> {
     let is_bare = !["capped", "leased", "leaky", "calendar"]
         .iter()
@@ -88,9 +89,9 @@ fn shown(name: &str) -> Option<String> {
     }
 }
 
-/// A changed script is a deliberate act: two versions run side by side during a roll-out. To
-/// say that it is meant, run this test with all features and `TOLLGATE_BLESS=1`. It writes every script into
-/// `target/scripts`, too.
+/// A changed script is a deliberate act: two versions run side by side during a roll-out. To say
+/// that it is meant, run this test with all features and `TOLLGATE_BLESS=1`. It writes every script
+/// into `target/scripts`, too.
 #[test]
 fn the_scripts_that_run_are_those_that_are_listed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
@@ -170,8 +171,8 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
     }
 }
 
-/// Lua allows 200 local variables in a function, counting those of the blocks that are open. A loop over numbers has
-/// three that it hides.
+/// Lua allows 200 local variables in a function, counting those of the blocks that are open. A loop
+/// over numbers has three that it hides.
 #[test]
 fn a_set_of_the_most_policies_compiles() {
     for algorithm in algorithms() {
