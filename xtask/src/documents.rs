@@ -1,6 +1,6 @@
 //! The pages for contributors, and the comparison, name what exists.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -141,6 +141,55 @@ fn figures_of_pages_are_those_of_the_last_run() {
     }
 }
 
+/// Returns the blocks of Rust in a page: the words behind the three ticks, and the code.
+fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    blocks
+        .filter_map(|block| block.split_once('\n'))
+        .filter(|(words, _)| words.starts_with("rust"))
+}
+
+/// Returns whether rustdoc hides a line of this code, which readers of the page see.
+fn hides_a_line(code: &str) -> bool {
+    code.lines()
+        .map(str::trim_start)
+        .any(|line| line == "#" || line.starts_with("# "))
+}
+
+#[test]
+fn code_on_pages_hides_no_line_and_is_a_test() {
+    let list = Command::new("git")
+        .args(["ls-files", "*.md", "*.rs"])
+        .current_dir(root())
+        .output()
+        .expect("git lists the files");
+    let list = String::from_utf8(list.stdout).expect("names are UTF-8");
+    let exists = |name: &&str| root().join(name).is_file();
+    let (pages, sources): (Vec<_>, Vec<_>) = list
+        .lines()
+        .filter(exists)
+        .partition(|name| name.ends_with(".md"));
+    let sources: Vec<_> = sources.into_iter().map(page).collect();
+    let mut with_code = 0;
+    for name in pages {
+        let text = page(name);
+        for (words, code) in blocks(&text) {
+            with_code += 1;
+            assert!(!hides_a_line(code), "{name} hides a line of\n{code}");
+            assert!(!words.contains("ignore"), "{name} does not compile\n{code}");
+            let file = name.rsplit('/').next().unwrap_or(name);
+            let included = [format!("/{file}\")"), format!("(\"{file}\")")];
+            assert!(
+                sources
+                    .iter()
+                    .any(|source| included.iter().any(|it| source.contains(it))),
+                "no source includes {name} as a test of its code"
+            );
+        }
+    }
+    assert!(with_code > 40, "{with_code}");
+}
+
 #[test]
 fn pages_that_count_the_algorithms_count_those_that_exist() {
     const WORDS: [&str; 8] = [
@@ -196,4 +245,11 @@ fn a_cell_without_a_source_and_an_unused_footnote_are_found() {
     let (used, defined) = footnotes("| x[^a] | y[^b] |\n\n[^a]: there, and [^c].\n[^d]: never.");
     assert_eq!(used.into_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!(defined.into_iter().collect::<Vec<_>>(), ["a", "d"]);
+}
+
+#[test]
+fn a_hidden_line_is_found() {
+    let text = "text\n\n```rust,no_run\n#[derive(Debug)]\nstruct A;\n```\n\n```sh\n# a comment\n```\n\n```rust\n  # let b = 1;\n```\n";
+    let found: Vec<_> = blocks(text).map(|(_, code)| hides_a_line(code)).collect();
+    assert_eq!(found, [false, true]);
 }
