@@ -2,7 +2,7 @@
 //!
 //! A refund counts as if the units had come back at once, at `t0`. The bucket would then have
 //! passed on what did not fit while it was nearly full. So of k units at most the least that was
-//! missing since `t0` comes back: see *Refunds* in `docs/algorithms.md`. A trace bounds it from
+//! missing since `t0` comes back: see `docs/contributors/proofs.md`. A trace bounds it from
 //! below.
 //!
 //! Every number is in microseconds. What is missing is the time until the bucket is full, in whole
