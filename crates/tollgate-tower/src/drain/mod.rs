@@ -1,4 +1,5 @@
-//! Reads the rest of request bodies that nobody else reads.
+//! Reads the rest of request bodies that nobody else reads: for handlers and interceptors that
+//! reject a request before its body has arrived.
 //!
 //! A limit, an interceptor or a handler may respond to a request before its body was read. The
 //! server then has to end the body early, which has side effects:

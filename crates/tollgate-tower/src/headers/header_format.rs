@@ -40,6 +40,8 @@ use super::text::{QuotaUnit, round_up, since_epoch};
 /// assert_eq!(response.headers()["ratelimit"], "limit=100, remaining=99, reset=1");
 /// # }
 /// ```
+#[doc(alias = "X-RateLimit-Limit")]
+#[doc(alias = "Retry-After")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderFormat {

@@ -46,6 +46,9 @@ use super::{
 ///
 /// [`ipv6_prefix`]: Self::ipv6_prefix
 /// [`prefixes`]: Self::prefixes
+#[doc(alias = "ip")]
+#[doc(alias = "address")]
+#[doc(alias = "ConnectInfo")]
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp {
     prefixes: Prefixes,

@@ -36,6 +36,9 @@ use crate::{
 /// assert_eq!(limiter.peek("all").await.unwrap().state("geocoder").unwrap().remaining(), 9);
 /// # }
 /// ```
+#[doc(alias = "throttle")]
+#[doc(alias = "backoff")]
+#[doc(alias = "client")]
 pub struct OutgoingLayer<K, C = NoRetries, R = Problem> {
     shared: Arc<Shared<K, R>>,
     retries: Arc<Retries<C>>,

@@ -56,6 +56,8 @@ use crate::gate::Gated;
 /// assert!(start.elapsed() >= Duration::from_secs(7));
 /// # }
 /// ```
+#[doc(alias = "backoff")]
+#[doc(alias = "429")]
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RetryAfterLayer {

@@ -49,6 +49,7 @@ use crate::{Key, KeySecret, lock::Lock, random};
 /// assert_eq!(top[0].name(), DeniedKeys::digest(&Key::new("acme"), &secret));
 /// # Ok(()) }
 /// ```
+#[doc(alias = "heavy hitters")]
 #[derive(Clone)]
 pub struct DeniedKeys(Arc<DeniedKeysInner>);
 

@@ -42,6 +42,8 @@ use crate::{Error, Key};
 /// assert_eq!(enforced(), 1_000);
 /// # Ok::<(), tollgate::Error>(())
 /// ```
+#[doc(alias = "canary")]
+#[doc(alias = "dry run")]
 #[derive(Clone)]
 pub struct Enforcement(Arc<AtomicU32>);
 

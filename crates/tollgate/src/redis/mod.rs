@@ -1,4 +1,5 @@
-//! Keeps the state of policies in Redis, for all replicas: see [`RedisStore`].
+//! Keeps the state of policies in Redis, for all replicas: the options and sources of a
+//! [`RedisStore`], such as Sentinels, clusters and pools.
 //!
 //! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this
 //! module only.

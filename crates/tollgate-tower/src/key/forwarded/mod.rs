@@ -75,6 +75,9 @@ pub use trusted::TrustedProxies;
 /// Then send a request without the header from a second machine in another network. Its `r` must
 /// start at the whole quota. When it continues the numbers of the first machine, the proxy is not
 /// trusted, and all clients share the quota of the proxy.
+#[doc(alias = "ip")]
+#[doc(alias = "X-Forwarded-For")]
+#[doc(alias = "proxy")]
 #[derive(Clone, Debug)]
 pub struct ForwardedIp {
     source: Source,

@@ -323,6 +323,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// }
     /// # }
     /// ```
+    #[doc(alias = "dry run")]
     pub fn shadow(self, is_shadow: bool) -> Self {
         self.enforcement(Enforcement::share(if is_shadow { 0 } else { 100 }))
     }

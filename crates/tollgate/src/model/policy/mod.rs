@@ -57,6 +57,8 @@ pub(crate) const MAX_POLICIES: usize = 8;
 /// );
 /// # Ok::<(), tollgate::Error>(())
 /// ```
+#[doc(alias = "bucket")]
+#[doc(alias = "limit")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Policy {
     // Fields are compared in this order. Tenants have one policy with many quotas, so the name
