@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use redis::aio::MultiplexedConnection;
-use tollgate::{Cost, Key, PolicySet, testing::Script};
+use tollgate::{Cost, Key, PolicySet};
+use tollgate_test_support::calls::Script;
 
 use super::{
     Costs,

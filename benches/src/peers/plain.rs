@@ -6,7 +6,8 @@ use redis::{
     AsyncConnectionConfig, Client, IntoConnectionInfo, Value, aio::MultiplexedConnection,
     io::tcp::TcpSettings,
 };
-use tollgate::{Cost, Key, Policy, testing::Script};
+use tollgate::{Cost, Key, Policy};
+use tollgate_test_support::calls::Script;
 
 use crate::{
     keys,

@@ -6,6 +6,7 @@
 //! a suite runs on.
 
 mod alteration;
+pub mod calls;
 mod clock_jumps;
 mod clock_skew;
 mod crowd;
@@ -39,6 +40,6 @@ pub use leases::{
 pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;
 pub use subject::{
-    InMemory, InRedis, START_US, Subject, integers, own_keys, reserved, state_commands,
+    InMemory, InRedis, START_US, Stored, Subject, integers, own_keys, reserved, state_commands,
     stored_state,
 };

@@ -9,10 +9,10 @@ use tollgate::{
     Key, MemoryStore, Store,
     permits::Concurrency,
     store::{Clock, KeyValueStore, PermitGrant},
-    testing::{self, Stored},
+    testing,
 };
 use tollgate_test_support::{
-    Deployment, Dice, InRedis, Kind, Map, START_US, integers, stored_state, stream,
+    Deployment, Dice, InRedis, Kind, Map, START_US, Stored, calls, integers, stored_state, stream,
 };
 use tollgate_tests::expiry_command;
 
@@ -106,16 +106,16 @@ impl Stream {
         request.kept = dice.below(u64::from(needed + request.extra) + 1) as u32;
         request.waits = dice.below(2) == 0 || self.is_crowd;
         request.life = life;
-        let words = testing::permit_call(sha, &request, self.now_us);
+        let words = calls::permit_call(sha, &request, self.now_us);
         let grant = self
             .store
             .permits(request)
             .into_ready()
             .expect("in process")
             .expect("an answer");
-        let stored = testing::stored_permits(&self.store, &key, "streams");
+        let stored = testing::stored_permits(&self.store, &key, "streams").map(Stored::from);
         if let Some((twin, map, runtime)) = &self.twin {
-            let at = testing::permit_key("streams", &key).replacen("tollgate:", "", 1);
+            let at = calls::permit_key("streams", &key).replacen("tollgate:", "", 1);
             assert_eq!(
                 runtime.block_on(twin.permits(request)).expect("an answer"),
                 grant,
@@ -125,7 +125,7 @@ impl Stream {
         }
         Answered {
             words,
-            at: testing::permit_key("streams", &key),
+            at: calls::permit_key("streams", &key),
             now_us: self.now_us,
             grant,
             stored,
@@ -156,7 +156,7 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
             return Err(format!("call {number}: {}", replies[0].text()));
         }
         let grant =
-            testing::read_permits(&integers(&replies[0])).map_err(|error| error.to_string())?;
+            calls::read_permits(&integers(&replies[0])).map_err(|error| error.to_string())?;
         let stored = stored_state(&replies[1], &replies[2]);
         if grant != step.grant || stored != step.stored {
             return Err(format!(
@@ -172,7 +172,7 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
 fn the_script_agrees_with_the_pure_function() {
     let mut redis = InRedis::new();
     for seed in 0..(stream::steps() as u64).div_ceil(BATCH) {
-        if let Err(difference) = compare(&mut redis, seed, testing::permit_text()) {
+        if let Err(difference) = compare(&mut redis, seed, calls::permit_text()) {
             panic!("seed {seed}: {difference}");
         }
     }
@@ -203,21 +203,19 @@ fn the_script_agrees_with_the_pure_function_on_valkey() {
     };
     let mut valkey = InRedis::on(server);
     for seed in 1_000..1_005 {
-        compare(&mut valkey, seed, testing::permit_text()).expect("agreement");
+        compare(&mut valkey, seed, calls::permit_text()).expect("agreement");
     }
 }
 
 #[test]
 fn a_damaged_state_counts_as_missing() {
     let mut redis = InRedis::new();
-    let sha = redis
-        .run(&["SCRIPT", "LOAD", testing::permit_text()])
-        .text();
+    let sha = redis.run(&["SCRIPT", "LOAD", calls::permit_text()]).text();
     let policy = Concurrency::new("streams", 2);
     let key = Key::new("acme");
     let mut request = testing::permit_request(&policy, &key);
     (request.number, request.needed) = (1, 1);
-    let at = testing::permit_key("streams", &key);
+    let at = calls::permit_key("streams", &key);
     for damage in [
         &["SET", &at, "damaged"][..],
         &["LPUSH", &at, "1"],
@@ -225,7 +223,7 @@ fn a_damaged_state_counts_as_missing() {
     ] {
         redis.run(&["DEL", &at]);
         redis.run(damage);
-        let reply = redis.run(&testing::permit_call(&sha, &request, START_US));
+        let reply = redis.run(&calls::permit_call(&sha, &request, START_US));
         assert_eq!(integers(&reply), [1, 1, 0, 0], "{damage:?}");
     }
 }
@@ -429,10 +427,10 @@ fn every_mutant_is_found() {
     let mut redis = InRedis::new();
     let mut survivors = Vec::new();
     for (mistake, right, wrong) in MUTANTS {
-        let text = testing::permit_text().replace(right, wrong);
+        let text = calls::permit_text().replace(right, wrong);
         assert_ne!(
             text,
-            testing::permit_text(),
+            calls::permit_text(),
             "the script has no such text: {mistake}"
         );
         if (0..12).all(|seed| compare(&mut redis, seed, &text).is_ok()) {
