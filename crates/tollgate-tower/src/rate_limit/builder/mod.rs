@@ -3,7 +3,6 @@
 
 mod charging;
 mod headers;
-mod options;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -16,12 +15,12 @@ use crate::{
     labels::MetricLabels,
     rate_limit::{
         limits::Limits,
+        options::{CostOf, NetworkOptions, Options},
         reservation::{EstimateOf, ReserveOptions},
         source::LimiterSource,
     },
     rejection::Problem,
 };
-pub(crate) use options::{CostOf, NetworkOptions, Options, RequestLimiterSource};
 
 /// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
 ///
