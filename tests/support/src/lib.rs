@@ -25,7 +25,7 @@ mod stores;
 pub mod stream;
 mod subject;
 
-pub use alteration::{Alteration, Mutant, find_mutants};
+pub use alteration::{Alteration, Mutants, find_mutants, mistakes};
 pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
 pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
 pub use crowd::{Crowd, Turns, run_crowd};
@@ -37,7 +37,7 @@ pub use leases::{
     Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms,
     most_above, run_lease_replica,
 };
-pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
+pub use limiters::{PATIENCE, decided, decided_at, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;
 pub use subject::{
     InMemory, InRedis, START_US, Stored, Subject, integers, own_keys, reserved, state_commands,

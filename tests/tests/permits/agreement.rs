@@ -12,7 +12,8 @@ use tollgate::{
     testing,
 };
 use tollgate_test_support::{
-    Deployment, Dice, InRedis, Kind, Map, START_US, Stored, calls, integers, stored_state, stream,
+    Deployment, Dice, InRedis, Kind, Map, START_US, Stored, calls, integers, mistakes,
+    stored_state, stream,
 };
 use tollgate_tests::expiry_command;
 
@@ -228,206 +229,133 @@ fn a_damaged_state_counts_as_missing() {
     }
 }
 
-/// A mistake, the text of the script, and the wrong text in its place.
-const MUTANTS: &[(&str, &str, &str)] = &[
-    (
-        "one more than the limit is granted",
-        "local free = limit - others - held",
-        "local free = limit - others - held + 1",
-    ),
-    (
-        "the permits of others are not counted",
-        "others = others + has",
-        "others = others + 0",
-    ),
-    (
-        "a grant exceeds what is free",
-        "math.min(needed - held, free)",
-        "needed - held",
-    ),
-    (
-        "idle permits take all that is free",
-        "math.floor(free / 2)",
-        "free",
-    ),
-    (
-        "idle permits are kept while others wait",
-        "if wanted == 0 and free > 1 then",
-        "if free > 1 then",
-    ),
-    (
-        "lapsed permits are kept",
-        "if lapses > now then",
-        "if true then",
-    ),
-    (
-        "permits lapse one microsecond late",
-        "if lapses > now then",
-        "if lapses >= now then",
-    ),
-    (
-        "a clock that went back locks permits",
-        "if lapses > now + its_life then",
-        "if false then",
-    ),
-    (
-        "what the clock prolonged is not stored",
-        "lapses, changed = now + its_life, true",
-        "lapses = now + its_life",
-    ),
-    (
-        "a late call is applied",
-        "if previous >= number then",
-        "if false then",
-    ),
-    (
-        "a repeated call is applied",
-        "if previous >= number then",
-        "if previous > number then",
-    ),
-    (
-        "a lost state is counted above the limit",
-        "not found and others + used > limit",
-        "false",
-    ),
-    (
-        "a lost state loses the last permit that fits",
-        "others + used > limit",
-        "others + used >= limit",
-    ),
-    (
-        "permits of a lost state are lost with it",
-        "not found and others + used > limit",
-        "not found",
-    ),
-    (
-        "permits that the state has are lost",
-        "used > 0 and not found and",
-        "used > 0 and",
-    ),
-    (
-        "a lowered limit leaves idle permits",
-        "  held = math.min(held, kept)\n",
-        "",
-    ),
-    (
-        "a lowered limit takes permits in use",
-        "math.min(held, kept)",
-        "math.min(held, used)",
-    ),
-    (
-        "a lowered limit takes more than is above it",
-        "math.min(held, kept)",
-        "0",
-    ),
-    (
-        "a limit that is reached counts as lowered",
-        "if others + held > limit then",
-        "if others + held >= limit then",
-    ),
-    (
-        "a lowered limit does not count the others",
-        "if others + held > limit then",
-        "if held > limit then",
-    ),
-    (
-        "a replica that lost its permits gets others",
-        "outcome, needed, extra = 2, 0, 0",
-        "outcome = 2",
-    ),
-    (
-        "permits are not given back",
-        "  held = needed + extra\n",
-        "  held = held\n",
-    ),
-    (
-        "the caller's own permits count as those of others",
-        "if name == replica then",
-        "if false then",
-    ),
-    (
-        "a mark is not left",
-        "if waits == 0 or #parts > 64 then",
-        "if true then",
-    ),
-    (
-        "an exact call leaves a mark",
-        "if waits == 0 or #parts > 64 then",
-        "if #parts > 64 then",
-    ),
-    (
-        "a denial writes",
-        "local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, false",
-        "local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, true",
-    ),
-    (
-        "permits that were given back stay",
-        "elseif found then\n  changed = true",
-        "elseif found then\n  changed = false",
-    ),
-    (
-        "no expiry",
-        ", 'PXAT', format('%d', (last - last % 1000) / 1000 + 1)",
-        "",
-    ),
-    (
-        "the state expires with the permits of the caller",
-        "last = math.max(last, now + life)",
-        "last = now + life",
-    ),
-    (
-        "the state expires with its first permits",
-        "last = math.max(last, lapses)",
-        "last = math.max(now, now)",
-    ),
-    (
-        "an empty state is stored",
-        "call('DEL', KEYS[1])",
-        "local kept = true",
-    ),
-    (
-        "the life of the caller is not stored",
-        "number, life, now + life)",
-        "number, 0, now + life)",
-    ),
-    (
-        "the number of the caller is not stored",
-        "needed, number, life",
-        "needed, 0, life",
-    ),
-    (
-        "a 65th replica holds permits",
-        "if held > 0 and #parts > 64 then",
-        "if held > 0 and #parts > 65 then",
-    ),
-    (
-        "a 64th replica is refused",
-        "if held > 0 and #parts > 64 then",
-        "if held > 0 and #parts > 63 then",
-    ),
-    (
-        "a 65th replica leaves a mark",
-        "if waits == 0 or #parts > 64 then",
-        "if waits == 0 or #parts > 65 then",
-    ),
-    (
-        "a refused replica keeps what it was granted",
-        "outcome, held, needed = 3, 0, 0",
-        "outcome, needed = 3, 0",
-    ),
-    (
-        "the state begins with each call",
-        "began = unpack('<d', state)",
-        "began = now",
-    ),
-];
+/// Mistakes in the script, in the form of [`mistakes`].
+const MUTANTS: &str = r"
+one more than the limit is granted
+- local free = limit - others - held
++ local free = limit - others - held + 1
+the permits of others are not counted
+- others = others + has
++ others = others + 0
+a grant exceeds what is free
+- math.min(needed - held, free)
++ needed - held
+idle permits take all that is free
+- math.floor(free / 2)
++ free
+idle permits are kept while others wait
+- if wanted == 0 and free > 1 then
++ if free > 1 then
+lapsed permits are kept
+- if lapses > now then
++ if true then
+permits lapse one microsecond late
+- if lapses > now then
++ if lapses >= now then
+a clock that went back locks permits
+- if lapses > now + its_life then
++ if false then
+what the clock prolonged is not stored
+- lapses, changed = now + its_life, true
++ lapses = now + its_life
+a late call is applied
+- if previous >= number then
++ if false then
+a repeated call is applied
+- if previous >= number then
++ if previous > number then
+a lost state is counted above the limit
+- not found and others + used > limit
++ false
+a lost state loses the last permit that fits
+- others + used > limit
++ others + used >= limit
+permits of a lost state are lost with it
+- not found and others + used > limit
++ not found
+permits that the state has are lost
+- used > 0 and not found and
++ used > 0 and
+a lowered limit leaves idle permits
+-   held = math.min(held, kept)
+-
+a lowered limit takes permits in use
+- math.min(held, kept)
++ math.min(held, used)
+a lowered limit takes more than is above it
+- math.min(held, kept)
++ 0
+a limit that is reached counts as lowered
+- if others + held > limit then
++ if others + held >= limit then
+a lowered limit does not count the others
+- if others + held > limit then
++ if held > limit then
+a replica that lost its permits gets others
+- outcome, needed, extra = 2, 0, 0
++ outcome = 2
+permits are not given back
+-   held = needed + extra
+-
++   held = held
++
+the caller's own permits count as those of others
+- if name == replica then
++ if false then
+a mark is not left
+- if waits == 0 or #parts > 64 then
++ if true then
+an exact call leaves a mark
+- if waits == 0 or #parts > 64 then
++ if #parts > 64 then
+a denial writes
+- local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, false
++ local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, true
+permits that were given back stay
+- elseif found then
+-   changed = true
++ elseif found then
++   changed = false
+no expiry
+- , 'PXAT', format('%d', (last - last % 1000) / 1000 + 1)
+the state expires with the permits of the caller
+- last = math.max(last, now + life)
++ last = now + life
+the state expires with its first permits
+- last = math.max(last, lapses)
++ last = math.max(now, now)
+an empty state is stored
+- call('DEL', KEYS[1])
++ local kept = true
+the life of the caller is not stored
+- number, life, now + life)
++ number, 0, now + life)
+the number of the caller is not stored
+- needed, number, life
++ needed, 0, life
+a 65th replica holds permits
+- if held > 0 and #parts > 64 then
++ if held > 0 and #parts > 65 then
+a 64th replica is refused
+- if held > 0 and #parts > 64 then
++ if held > 0 and #parts > 63 then
+a 65th replica leaves a mark
+- if waits == 0 or #parts > 64 then
++ if waits == 0 or #parts > 65 then
+a refused replica keeps what it was granted
+- outcome, held, needed = 3, 0, 0
++ outcome, needed = 3, 0
+the state begins with each call
+- began = unpack('<d', state)
++ began = now
+";
 
 #[test]
 fn every_mutant_is_found() {
     let mut redis = InRedis::new();
     let mut survivors = Vec::new();
-    for (mistake, right, wrong) in MUTANTS {
-        let text = calls::permit_text().replace(right, wrong);
+    for (mistake, right, wrong) in mistakes(MUTANTS) {
+        let text = calls::permit_text().replace(&right, &wrong);
         assert_ne!(
             text,
             calls::permit_text(),
