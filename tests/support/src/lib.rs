@@ -5,6 +5,7 @@
 //! clock that the test moves, generates streams of checks, and starts the deployments of Redis that
 //! a suite runs on.
 
+mod adapted;
 mod alteration;
 mod clock_jumps;
 mod clock_skew;
@@ -12,7 +13,7 @@ mod crowd;
 mod deployment;
 mod described;
 mod dice;
-mod in_map;
+mod in_postgres;
 pub mod leases;
 mod limiters;
 pub mod lost_settlements;
@@ -24,6 +25,7 @@ mod stores;
 pub mod stream;
 mod subject;
 
+pub use adapted::{Adapted, Bytes, InMap, Map};
 pub use alteration::{Alteration, Mutant, find_mutants};
 pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
 pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
@@ -31,7 +33,7 @@ pub use crowd::{Crowd, Turns, run_crowd};
 pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;
-pub use in_map::{InMap, Map};
+pub use in_postgres::{POSTGRES, Rows, client, in_postgres, new_table};
 pub use leases::{
     Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms,
     most_above, run_lease_replica,
