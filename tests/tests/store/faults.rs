@@ -11,7 +11,7 @@ use std::{
 };
 
 use tollgate::{Cost, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
+use tollgate_test_support::{PATIENCE, decided, patient_limiter, remaining};
 use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
 
 /// So slow that no unit accrues while a test runs.
@@ -61,10 +61,7 @@ async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
         .deadline(PATIENCE)
         .build();
     for spent in 1..=5 {
-        let decision = limiter
-            .check("acme")
-            .await
-            .expect("the local share decides");
+        let decision = decided(&limiter, "acme").await;
         assert_eq!(decision.degraded(), Some(ErrorKind::ConnectionRefused));
         assert_eq!(
             decision.states().next().expect("a state").remaining(),
@@ -156,13 +153,7 @@ async fn invalid_and_cut_replies_are_typed_errors() {
     ] {
         proxy.set(Mode::Pass);
         let limiter = patient_limiter(connected(proxy.url()).await, HOURLY);
-        assert!(
-            !limiter
-                .check("acme")
-                .await
-                .expect("a decision")
-                .is_degraded()
-        );
+        assert!(!decided(&limiter, "acme").await.is_degraded());
         proxy.set(mode.clone());
         let error = limiter.check("acme").await.expect_err("no decision");
         assert!(
@@ -202,20 +193,11 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
             .policies(HOURLY)
             .deadline(PATIENCE)
             .build();
-        let decision = limiter
-            .check("acme")
-            .await
-            .expect("the local share decides");
+        let decision = decided(&limiter, "acme").await;
         assert_eq!(decision.degraded(), Some(ErrorKind::Authentication));
     }
     let limiter = patient_limiter(connected(server.url()).await, HOURLY);
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&limiter, "acme").await.is_allowed());
 }
 
 #[tokio::test]
