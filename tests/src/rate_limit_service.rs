@@ -1,11 +1,6 @@
 //! The program `tollgate-envoy`, which Envoy asks.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::PathBuf,
-    process::Command,
-};
+use std::{fs, io, net::SocketAddr, path::PathBuf, process::Command};
 
 use tempfile::TempDir;
 use tokio::{
