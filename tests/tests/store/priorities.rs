@@ -10,7 +10,7 @@ use tollgate::{
     Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota,
     RedisStore, limiter::PolicyState, store::Clock, test_util::FaultyStore,
 };
-use tollgate_test_support::{Deployment, Kind, decided_at, patient_limiter};
+use tollgate_test_support::{decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
 const FLEET: Policy = Policy::fixed_window("fleet", Quota::per_day(100));
@@ -30,45 +30,6 @@ async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
         );
     }
     admitted
-}
-
-async fn ranks_share_a_counter(one: Limiter, other: Limiter) {
-    // Both ask for more than the share, side by side.
-    let low = background();
-    let (first, second) = tokio::join!(admitted(&one, &low), admitted(&other, &low));
-    assert_eq!(first + second, 60);
-    let normal = Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
-    assert_eq!(admitted(&one, &normal).await, 30);
-    let critical = Costs::new(Cost::ONE);
-    let (first, second) = tokio::join!(admitted(&one, &critical), admitted(&other, &critical));
-    assert_eq!(first + second, 10);
-}
-
-#[tokio::test]
-async fn the_ranks_of_two_replicas_share_one_counter() {
-    for kind in [Kind::Server, Kind::Cluster] {
-        let test = "the_ranks_of_two_replicas_share_one_counter";
-        let deployment = Deployment::start(kind, test).expect("a deployment");
-        let mut limiters = Vec::new();
-        for _ in 0..2 {
-            limiters.push(patient_limiter(
-                deployment
-                    .builder("ranks")
-                    .connect()
-                    .await
-                    .expect("a store"),
-                FLEET,
-            ));
-        }
-        let [one, other] = <[Limiter; 2]>::try_from(limiters).expect("two limiters");
-        ranks_share_a_counter(one, other).await;
-    }
-    let store = MemoryStore::new();
-    ranks_share_a_counter(
-        Limiter::new(store.clone(), FLEET),
-        Limiter::new(store, FLEET),
-    )
-    .await;
 }
 
 #[tokio::test]
