@@ -7,6 +7,7 @@ mod diversity;
 mod envoy;
 mod grpc;
 mod http;
+mod instructions;
 mod latency;
 mod layer;
 mod leases;
@@ -113,6 +114,11 @@ pub(crate) const ALL: &[Section] = &[
         about: "an Axum service under wrk",
         run: http::run,
     },
+    Section {
+        name: "instructions",
+        about: "the instructions of a request, by callgrind",
+        run: instructions::run,
+    },
 ];
 
 /// Measures one contestant in this process, which was started for it, and prints the figures.
@@ -121,6 +127,7 @@ pub(crate) fn probe(words: &[String]) {
     let figures = match word(0) {
         "tenants" | "limiters" => tenants::probe(word(0), word(1)),
         leases::PROBE => leases::probe(word(1), word(2), word(3)),
+        instructions::PROBE => instructions::serve(word(1)),
         name => memory::probe(name),
     };
     println!("{}", figures.map(|figure| figure.to_string()).join(" "));
