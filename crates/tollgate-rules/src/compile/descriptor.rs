@@ -61,12 +61,7 @@ impl Compiler {
                     read.key = self.text(node, &trail).unwrap_or_default();
                     if read.key.is_empty() && !matches!(node.value, Value::List(_) | Value::Map(_))
                     {
-                        self.errors.push_at(
-                            RuleErrorKind::Value,
-                            &trail,
-                            node.at,
-                            "must not be empty",
-                        );
+                        self.errors.refuse(&trail, node.at, "must not be empty");
                     }
                 }
                 "value" => {
@@ -97,8 +92,7 @@ impl Compiler {
                 "enforce" if self.is_addition(field, &trail) => {
                     if all.iter().any(|other| other.name == "shadow_mode") {
                         let message = "must not stand beside shadow_mode, which is the share 0%";
-                        self.errors
-                            .push_at(RuleErrorKind::Value, &trail, field.at, message);
+                        self.errors.refuse(&trail, field.at, message);
                     }
                     let percent = self.percent(node, &trail, 0);
                     read.enforcement = percent.map(Enforcement::share).unwrap_or_default();
@@ -123,24 +117,18 @@ impl Compiler {
         } else {
             if node.key.contains('*') {
                 let message = "must not contain *, which is a pattern only in a value";
-                self.errors
-                    .push_at(RuleErrorKind::Value, &trail.field("key"), at, message);
+                self.errors.refuse(&trail.field("key"), at, message);
             }
             node.pattern().is_some()
         };
         if let (Some(at), false) = (fields.share_threshold, is_pattern) {
             let message = "needs a value with a pattern, such as free-*";
-            self.errors.push_at(
-                RuleErrorKind::Value,
-                &trail.field("share_threshold"),
-                at,
-                message,
-            );
+            self.errors
+                .refuse(&trail.field("share_threshold"), at, message);
         }
         if let (Some((_, at)), true) = (fields.prefix_v6, node.value.is_some() && !is_pattern) {
             let message = "needs a descriptor without a value, or with a pattern";
-            self.errors
-                .push_at(RuleErrorKind::Value, &trail.field("prefix_v6"), at, message);
+            self.errors.refuse(&trail.field("prefix_v6"), at, message);
         }
     }
 
@@ -183,8 +171,7 @@ impl Compiler {
             "local" => Some(Outage::default()),
             _ => {
                 let message = format!("expected allow, fail or local, got {}", node.describe());
-                self.errors
-                    .push_at(RuleErrorKind::Value, trail, node.at, message);
+                self.errors.refuse(trail, node.at, message);
                 None
             }
         }
