@@ -12,7 +12,6 @@
 use std::{env, process::ExitCode};
 
 mod keys;
-mod line;
 mod load;
 mod machine;
 mod open;

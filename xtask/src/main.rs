@@ -91,10 +91,9 @@ Tasks:
         --optional prints a loud line and succeeds where the clients cannot be
         had. Linux only.
   fuzz [TARGET…]
-        Feeds the parsers of untrusted input (forwarding headers, addresses,
-        keys, replies, quotas) with generated input, five million each, and
-        checks each result against a law. The tests run 20 000. PROPTEST_CASES
-        and FUZZ_SEED choose others.
+        Feeds the parsers of untrusted input (forwarding headers, replies) with
+        generated input, five million each, and checks each result against a
+        law. The tests run 20 000. PROPTEST_CASES and FUZZ_SEED choose others.
   lint [--benches]
         Formatting, clippy, circles of imports, links and anchors of all pages,
         documentation, what the crates would publish, unused dependencies, and

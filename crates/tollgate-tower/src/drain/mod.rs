@@ -130,7 +130,7 @@ struct Places {
     most: usize,
 }
 
-/// Holds one place until it is dropped.
+/// Takes one place until it is dropped.
 struct Place(&'static Places);
 
 impl Places {
@@ -156,7 +156,7 @@ impl Drop for Place {
     }
 }
 
-/// Holds the part of a body that was not read yet.
+/// The part of a body that was not read yet.
 struct Rest<B> {
     body: B,
     /// The number of bytes that may still be read.

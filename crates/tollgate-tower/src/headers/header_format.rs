@@ -311,7 +311,7 @@ impl HeaderFormat {
             .zip(self.row().1.iter().copied())
     }
 
-    /// Returns the units of which this format has a group of headers each.
+    /// Returns the units that have a group of headers each in this format.
     pub(super) const fn units(self) -> &'static [QuotaUnit] {
         const UNITS: &[QuotaUnit] = &[
             QuotaUnit::REQUESTS,

@@ -14,10 +14,9 @@ use crate::{
     gate::{Gate, Gated, take_ready},
     key::{BoxedKey, KeyExtractor},
     rate_limit::{
-        answer::Admission,
         builder::RateLimitBuilder,
         limits::{Limits, Steps},
-        request::{Step, Verdict},
+        request::{Admission, Step, Verdict},
         source::LimiterSource,
     },
     rejection::{Problem, Respond},

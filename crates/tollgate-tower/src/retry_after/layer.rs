@@ -160,7 +160,7 @@ impl<S> Layer<S> for RetryAfterLayer {
     }
 }
 
-/// Holds the options of a [`RetryAfterLayer`](super::RetryAfterLayer).
+/// The options of a [`RetryAfterLayer`](super::RetryAfterLayer).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) cap: Duration,

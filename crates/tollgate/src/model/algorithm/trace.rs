@@ -17,7 +17,7 @@ use super::{
 };
 use crate::Quota;
 
-/// Holds the units that were returned, and the least that was missing since two reservations.
+/// The units that were returned, and the least that was missing since two reservations.
 ///
 /// A refund changes the past of the other requests, too: had the units come back at once, less
 /// would have been missing since. So it lowers both least numbers.
@@ -197,7 +197,7 @@ impl Trace {
         of(self.present).max(of(self.former))
     }
 
-    /// Returns the numbers that are stored behind those of the bucket.
+    /// Returns the numbers that are stored behind the bucket.
     pub(super) fn words(&self) -> [u64; 5] {
         let Self {
             returned,

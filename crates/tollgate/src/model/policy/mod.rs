@@ -307,7 +307,7 @@ impl Policy {
         }
     }
 
-    /// Returns the pace of the policy that stored a state, if it is not that of this policy.
+    /// Returns the pace of the policy that stored a state, if this policy has another one.
     #[inline]
     pub(crate) fn other_pace(&self, wrote: &Self) -> Option<f64> {
         if ptr::eq(self, wrote) {
@@ -420,7 +420,7 @@ impl fmt::Debug for Policy {
     }
 }
 
-/// Holds the name of a policy, which several policies may share.
+/// The name of a policy, which several policies may share.
 ///
 /// The hash has 32 bits and stands in each variant, so that it shares a word with the discriminant.
 /// A name takes three words and not four, because a service may have a policy for each of its
