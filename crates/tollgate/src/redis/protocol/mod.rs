@@ -9,7 +9,9 @@ mod replies;
 mod script;
 mod script_error;
 
-pub(crate) use crate::store::names::{write_key, write_permit_key, write_record_key};
+pub(crate) use crate::store::names::{
+    write_key, write_metered, write_permit_key, write_policy, write_record_key,
+};
 pub(crate) use batch::{MixedArgs, MixedReply, Outcome, outcomes};
 pub(crate) use check::{OUTSTANDING, decision, numbers, pack, pack_seen};
 pub(in crate::redis) use error::{
