@@ -49,7 +49,7 @@ impl Cluster {
     /// Decides a check at the server of its slot.
     pub(in crate::redis) async fn check(
         self: Arc<Self>,
-        request: CheckRequest,
+        request: Arc<CheckRequest>,
     ) -> Result<Decision, Error> {
         // A caller without a limiter may have no runtime.
         runtime::current()?;
