@@ -25,6 +25,11 @@ fn keys(keys: &[&'static str]) -> Vec<Descriptor<'static>> {
         .collect()
 }
 
+async fn allows(limiter: &RuleLimiter, names: &[&'static str], hits: u32) -> bool {
+    let decision = limiter.check("d", &keys(names), hits).await.unwrap();
+    decision.is_allowed()
+}
+
 async fn remaining(limiter: &RuleLimiter, key: &'static str) -> u64 {
     let request = [Descriptor::from([(key, "x")]).with_hits(0)];
     limiter
@@ -81,50 +86,14 @@ async fn a_request_of_the_mode_envoy_is_charged_when_it_is_denied() {
     assert_eq!(remaining(&limiter, "three").await, 0);
     // Two units do not fit into one, and use it up.
     let (limiter, _) = on_memory(envoy_rules(RULES));
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_denied()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 1)
-            .await
-            .unwrap()
-            .is_denied()
-    );
+    assert!(allows(&limiter, &["three"], 2).await);
+    assert!(!allows(&limiter, &["three"], 2).await);
+    assert!(!allows(&limiter, &["three"], 1).await);
     // In native mode the unit is left.
     let (limiter, _) = on_memory(rules(RULES));
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_denied()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(allows(&limiter, &["three"], 2).await);
+    assert!(!allows(&limiter, &["three"], 2).await);
+    assert!(allows(&limiter, &["three"], 1).await);
 }
 
 #[tokio::test]
@@ -161,13 +130,7 @@ async fn a_check_of_zero_units_tests_and_spends_nothing() {
     for _ in 0..3 {
         assert!(limiter.check("d", &test, 5).await.unwrap().is_allowed());
     }
-    assert!(
-        limiter
-            .check("d", &keys(&["one"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(allows(&limiter, &["one"], 1).await);
     assert!(limiter.check("d", &test, 5).await.unwrap().is_denied());
 }
 
@@ -175,22 +138,10 @@ async fn a_check_of_zero_units_tests_and_spends_nothing() {
 async fn modes_of_rules_and_of_all_rules_pass_requests() {
     let (limiter, _) = on_memory(rules(RULES));
     for _ in 0..3 {
-        assert!(
-            limiter
-                .check("d", &keys(&["shadow"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
+        assert!(allows(&limiter, &["shadow"], 1).await);
     }
     // One of two quota descriptors is over its limit.
-    assert!(
-        limiter
-            .check("d", &keys(&["quota"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(allows(&limiter, &["quota"], 1).await);
     let other = Descriptor::from([("quota", "y")]);
     let both = [Descriptor::from([("quota", "x")]), other];
     assert!(limiter.check("d", &both, 1).await.unwrap().is_allowed());
@@ -204,13 +155,7 @@ async fn modes_of_rules_and_of_all_rules_pass_requests() {
         .modes(modes)
         .build();
     for _ in 0..3 {
-        assert!(
-            shadow
-                .check("d", &keys(&["one"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
+        assert!(allows(&shadow, &["one"], 1).await);
     }
 }
 
@@ -237,13 +182,7 @@ async fn several_limits_of_one_descriptor_are_charged_together() {
 #[tokio::test]
 async fn a_reload_continues_the_counters() {
     let (limiter, _) = on_memory(rules(RULES));
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(allows(&limiter, &["three"], 2).await);
     limiter.rules().replace(rules(
         &RULES.replace("requests_per_unit: 3", "requests_per_unit: 5"),
     ));
@@ -321,20 +260,8 @@ descriptors:
         .on_outage(Outage::Open)
         .build();
     for _ in 0..3 {
-        assert!(
-            limiter
-                .check("d", &keys(&["a"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
-        assert!(
-            limiter
-                .check("d", &keys(&["n"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
+        assert!(allows(&limiter, &["a"], 1).await);
+        assert!(allows(&limiter, &["n"], 1).await);
         let error = limiter
             .check("d", &keys(&["good", "f"]), 1)
             .await
@@ -342,18 +269,6 @@ descriptors:
         assert!(matches!(error, CheckError::Store(_)), "{error}");
     }
     assert_eq!(remaining(&limiter, "good").await, 5);
-    assert!(
-        limiter
-            .check("d", &keys(&["l"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["l"]), 1)
-            .await
-            .unwrap()
-            .is_denied()
-    );
+    assert!(allows(&limiter, &["l"], 1).await);
+    assert!(!allows(&limiter, &["l"], 1).await);
 }
