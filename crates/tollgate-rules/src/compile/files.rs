@@ -114,7 +114,7 @@ fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<
             Value::Scalar(Scalar::Text(text)) if **text == *"envoy" => Compat::Envoy,
             _ => {
                 let message = format!("expected native or envoy, got {}", field.node.describe());
-                errors.refuse(&Trail::Root.field("compat"), field.node.at, message);
+                errors.refuse(Trail::Root.field("compat"), field.node.at, message);
                 continue;
             }
         };
@@ -122,7 +122,7 @@ fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<
             Some(other) if other != mode => {
                 let message =
                     format!("all files of a set must have one mode, got {mode} after {other}");
-                errors.refuse(&Trail::Root.field("compat"), field.node.at, message);
+                errors.refuse(Trail::Root.field("compat"), field.node.at, message);
             }
             _ => named = Some(mode),
         }
@@ -146,12 +146,12 @@ impl Compiler {
                 "domain" => {
                     domain = self
                         .text(&field.node, &trail)
-                        .map(|name| (name, field.node.at))
+                        .map(|name| (name, field.node.at));
                 }
                 "descriptors" => descriptors = Some(&field.node),
                 "compat" => {}
                 "rate_limits" => {
-                    rate_limits = self.is_addition(field, &trail).then_some(&field.node)
+                    rate_limits = self.is_addition(field, &trail).then_some(&field.node);
                 }
                 "priorities" => priorities = self.is_addition(field, &trail).then_some(&field.node),
                 "networks" => networks = self.is_addition(field, &trail).then_some(&field.node),
@@ -244,7 +244,7 @@ impl Compiler {
         if fields.key.is_empty() {
             if !all.iter().any(|field| field.name == "key") {
                 self.errors
-                    .refuse(&trail.field("key"), item.at, "is missing");
+                    .refuse(trail.field("key"), item.at, "is missing");
             }
             return;
         }

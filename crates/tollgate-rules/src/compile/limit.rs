@@ -13,7 +13,7 @@ use super::{
     lease::LeaseField,
 };
 use crate::{
-    RuleErrorKind, Unit,
+    Unit,
     document::{Field, Node, Scalar, Value, short},
     error::Position,
     names::policy_name,
@@ -127,7 +127,7 @@ impl Compiler {
                     read.requests = self.number(node, &trail, 0, most);
                 }
                 "unlimited" if is_whole => {
-                    read.is_unlimited = self.boolean(node, &trail).then_some(node.at)
+                    read.is_unlimited = self.boolean(node, &trail).then_some(node.at);
                 }
                 "name" => read.name = self.text(node, &trail).filter(|name| !name.is_empty()),
                 "replaces" if is_whole => read.replaces = self.replaces(node, &trail, fields),
@@ -136,7 +136,7 @@ impl Compiler {
                     read.quota = self.parse(node, &trail).map(|quota| (quota, node.at));
                 }
                 "window" if self.is_addition(field, &trail) => {
-                    read.window = self.window(node, &trail)
+                    read.window = self.window(node, &trail);
                 }
                 "algorithm" if self.is_addition(field, &trail) => {
                     read.algorithm = self
@@ -153,7 +153,7 @@ impl Compiler {
                 }
                 "lease" if self.is_addition(field, &trail) => read.lease = self.lease(node, &trail),
                 "unranked" if self.is_addition(field, &trail) => {
-                    read.is_unranked = self.boolean(node, &trail)
+                    read.is_unranked = self.boolean(node, &trail);
                 }
                 name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
                 _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
@@ -201,7 +201,7 @@ impl Compiler {
                     continue;
                 }
             };
-            self.errors.refuse(&trail.field("name"), item.at, refused);
+            self.errors.refuse(trail.field("name"), item.at, refused);
         }
         names.into()
     }
@@ -237,7 +237,7 @@ impl Compiler {
         {
             let message = format!("must not stand beside {one}");
             self.errors
-                .refuse(&trail.field(&field.name), field.at, message);
+                .refuse(trail.field(&field.name), field.at, message);
         }
     }
 
@@ -253,7 +253,7 @@ impl Compiler {
         let is_limited = read.quota.is_some() || read.window.is_some() || read.limits.is_some();
         if has_unit || is_limited || read.lease.is_some() {
             let message = "must not stand beside unit, quota, window, lease or limits";
-            self.errors.refuse(&trail.field("unlimited"), at, message);
+            self.errors.refuse(trail.field("unlimited"), at, message);
         }
     }
 
@@ -337,7 +337,7 @@ impl Compiler {
                     "is missing, expected {}",
                     listed(Unit::ALL.iter().map(|unit| unit.as_str()))
                 );
-                self.errors.refuse(&trail.field("unit"), at, message);
+                self.errors.refuse(trail.field("unit"), at, message);
                 return None;
             }
         };
@@ -346,7 +346,7 @@ impl Compiler {
             None => {
                 let message = "is missing, write 0 to deny every request";
                 self.errors
-                    .refuse(&trail.field("requests_per_unit"), at, message);
+                    .refuse(trail.field("requests_per_unit"), at, message);
                 return None;
             }
             Some(requests) => requests,

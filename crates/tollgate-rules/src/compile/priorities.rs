@@ -39,7 +39,7 @@ impl Compiler {
                 );
                 self.errors.push_at(
                     RuleErrorKind::Duplicate,
-                    &trail.field("name"),
+                    trail.field("name"),
                     item.at,
                     message,
                 );
@@ -49,7 +49,7 @@ impl Compiler {
                     "is missing in class {:?}, only the last class may leave it out",
                     short(class.name())
                 );
-                self.errors.refuse(&trail.field("key"), item.at, message);
+                self.errors.refuse(trail.field("key"), item.at, message);
             }
             classes.push(class);
         }
@@ -85,12 +85,12 @@ impl Compiler {
         for required in ["name", "ceiling"] {
             if !has(required) {
                 self.errors
-                    .refuse(&trail.field(required), item.at, "is missing");
+                    .refuse(trail.field(required), item.at, "is missing");
             }
         }
         if has("value") && !has("key") {
             self.errors
-                .refuse(&trail.field("value"), item.at, "must stand beside a key");
+                .refuse(trail.field("value"), item.at, "must stand beside a key");
         }
         if self.errors.count() > before {
             return None;
@@ -139,7 +139,7 @@ impl Compiler {
                 self.errors.file.clone_from(&class.origin.file);
                 let trail = Trail::Root;
                 self.errors
-                    .refuse(&trail.field("priorities"), priorities.at, message);
+                    .refuse(trail.field("priorities"), priorities.at, message);
             }
         }
     }

@@ -80,7 +80,7 @@ impl MixedArgs {
 
     fn quotas(&mut self, policies: &PolicySet) {
         for_each_number(policies, self.now, |number| {
-            self.packed.extend_from_slice(&number.to_le_bytes())
+            self.packed.extend_from_slice(&number.to_le_bytes());
         });
     }
 
