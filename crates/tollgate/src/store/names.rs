@@ -20,13 +20,13 @@ pub fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
 
 /// Appends the beginning of the name of a state: the levels that the policy meters.
 #[inline]
-pub fn write_metered(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
+pub(crate) fn write_metered(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     let key = policy.branch_of(key);
     write_subject(policy.metered(key).as_bytes(), key.outermost().len(), text);
 }
 
 /// Appends the rest of it, which is the same for all keys.
-pub fn write_policy(policy: &Policy, text: &mut Vec<u8>) {
+pub(crate) fn write_policy(policy: &Policy, text: &mut Vec<u8>) {
     text.extend_from_slice(policy.name().as_bytes());
     text.push(b':');
     let [algorithm, lease] = policy.tag();
