@@ -79,6 +79,9 @@ use crate::{
 /// receives the response, and the server can keep the connection. The layer drops a body of another
 /// type, such as hyper's `Incoming`: put a [`DrainLayer`](crate::drain::DrainLayer) around it. The
 /// module [`drain`](crate::drain) has the bounds.
+#[doc(alias = "throttle")]
+#[doc(alias = "429")]
+#[doc(alias = "too many requests")]
 pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
     pub(super) state: Arc<LayerState<K, R>>,
 }

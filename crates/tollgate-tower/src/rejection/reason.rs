@@ -11,6 +11,9 @@ use crate::{
 };
 
 /// Describes a request that the middleware rejects, for the [responder](super::Respond).
+#[doc(alias = "429")]
+#[doc(alias = "503")]
+#[doc(alias = "too many requests")]
 #[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     reason: Reason<'a>,

@@ -1,4 +1,15 @@
-//! Checks keys against policies on a store.
+//! Checks keys against policies on a store: what stands beside [`Limiter`], such as calls, states,
+//! events, and the keys that are denied most.
+//!
+//! ```
+//! use tollgate::{Limiter, MemoryStore, Policy, Quota};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+//! let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(10)));
+//! let decision = limiter.check("acme").cost(4).await?;
+//! assert_eq!(decision.state("api").map(|state| state.remaining()), Some(6));
+//! # Ok(()) }
+//! ```
 
 mod ask;
 mod blocking;
@@ -85,6 +96,8 @@ pub use tenants::LimiterFuture;
 /// assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "throttle")]
+#[doc(alias = "rate limiter")]
 #[derive(Clone)]
 pub struct Limiter {
     /// Shared by all limiters that differ in their policies alone.

@@ -27,7 +27,7 @@ use crate::{
     store::{Check, CheckFuture, Deadline, ReservationId, StoreFuture},
 };
 
-/// Holds the servers of a store, and what the process knows of the keys on them.
+/// The servers of a store, and what the process knows of the keys on them.
 pub(super) struct Backend {
     /// The first part of every key.
     pub(super) prefix: String,
@@ -58,7 +58,7 @@ impl Future for OneServer {
     }
 }
 
-/// The most keys of which units are returned at the same time.
+/// The most keys whose units are returned at the same time.
 const RELEASES_AT_ONCE: usize = 256;
 
 impl Backend {

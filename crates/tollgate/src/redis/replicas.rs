@@ -27,7 +27,7 @@ use crate::{
 /// The most groups of a store. One call counts all of them. Limits beyond have one group together.
 const MAX_GROUPS: usize = 32;
 
-/// Holds the numbers of processes that limiters want, one for each group.
+/// The numbers of processes that limiters want, one for each group.
 pub(in crate::redis) struct ReplicaCounter {
     /// Each is alive as long as a limiter wants it.
     counts: Lock<Vec<(ReplicaGroup, WeakReplicaCount)>>,
@@ -314,7 +314,7 @@ fn report(error: &Error, replicas: Option<NonZeroU32>) {
              +zremrangebyscore +zcard +pexpire on the keys of the prefix, or set `Outage::local`"
         ),
         kind if is_away(kind) => {
-            tracing::debug!(%error, replicas, "the replicas could not count themselves")
+            tracing::debug!(%error, replicas, "the replicas could not count themselves");
         }
         _ => {
             tracing::warn!(%error, replicas, "the replicas cannot count themselves, so an outage divides by the last number");

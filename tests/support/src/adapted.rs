@@ -1,4 +1,5 @@
-//! A store over a map, through the adapter that every store outside of the crate has.
+//! Stores through the adapter that every store outside of the crate has: over a map, and over what
+//! else keeps bytes.
 
 use std::{
     collections::BTreeMap,
@@ -10,10 +11,13 @@ use tollgate::{
     Cost, Costs, Decision, Error, ErrorKind, Key, Policy, PolicySet, Store,
     reservation::{ReservationId, Settlement},
     store::{Ceiling, Check, Clock, KeyValue, KeyValueStore, Snapshot, StoreFuture, Write},
-    testing::{self, Stored},
+    testing,
 };
 
-use crate::{Dice, START_US, Subject, subject::name_of};
+use crate::{
+    Dice, START_US, Stored, Subject,
+    subject::{name_of, with_check},
+};
 
 /// Keeps bytes in a map. Clones share it, as processes share a database.
 #[derive(Clone, Debug)]
@@ -171,14 +175,30 @@ impl KeyValue for Map {
     }
 }
 
-/// The adapter over a map, on a clock that the test moves.
+/// Shows the bytes that an adapter stores.
+pub trait Bytes {
+    /// Returns the bytes of a key, and their expiry.
+    fn stored(&self, key: &[u8], runtime: &Runtime) -> Option<Stored>;
+}
+
+impl Bytes for Map {
+    fn stored(&self, key: &[u8], _: &Runtime) -> Option<Stored> {
+        self.get(key)
+    }
+}
+
+/// The adapter over a store of bytes, on a clock that the test moves.
 #[derive(Debug)]
-pub struct InMap {
+pub struct Adapted<K, B> {
     /// The bytes.
-    pub map: Map,
-    store: KeyValueStore<Map>,
+    pub bytes: B,
+    clock: Clock,
+    store: KeyValueStore<K>,
     runtime: Runtime,
 }
+
+/// The adapter over a map.
+pub type InMap = Adapted<Map, Map>;
 
 impl InMap {
     /// Creates an empty store, in which one of four writes comes too late.
@@ -188,16 +208,30 @@ impl InMap {
     /// When no runtime can be made.
     #[must_use]
     pub fn new() -> Self {
-        let map = Map::new(Clock::manual(START_US)).with_conflicts(4);
+        let clock = Clock::manual(START_US);
+        let map = Map::new(clock.clone()).with_conflicts(4);
         let runtime = Builder::new_current_thread()
             .enable_time()
             .build()
             .expect("a runtime");
+        Self::over(KeyValueStore::new(map.clone()), map, clock, runtime)
+    }
+}
+
+impl<K: KeyValue, B> Adapted<K, B> {
+    /// Adapts a store of bytes, which decides by this clock.
+    pub fn over(store: KeyValueStore<K>, bytes: B, clock: Clock, runtime: Runtime) -> Self {
         Self {
-            store: KeyValueStore::new(map.clone()),
-            map,
+            bytes,
+            clock,
+            store,
             runtime,
         }
+    }
+
+    /// Calls what shows the bytes.
+    pub fn with_bytes<T>(&self, call: impl FnOnce(&B, &Runtime) -> T) -> T {
+        call(&self.bytes, &self.runtime)
     }
 
     fn call<T: Unpin>(
@@ -206,13 +240,10 @@ impl InMap {
         key: &Key,
         costs: &Costs,
         ceilings: Option<&[Ceiling]>,
-        call: impl FnOnce(&KeyValueStore<Map>, Check<'_>) -> StoreFuture<T>,
+        call: impl FnOnce(&KeyValueStore<K>, Check<'_>) -> StoreFuture<T>,
     ) -> T {
         let call = |check: Check<'_>| call(&self.store, check);
-        let answer = match ceilings {
-            Some(ceilings) => testing::with_check_under(policies, key, costs, ceilings, call),
-            None => testing::with_check(policies, key, costs, call),
-        };
+        let answer = with_check(policies, key, costs, ceilings, call);
         self.runtime.block_on(answer).expect("an answer")
     }
 }
@@ -223,13 +254,13 @@ impl Default for InMap {
     }
 }
 
-impl Subject for InMap {
+impl<K: KeyValue, B: Bytes> Subject for Adapted<K, B> {
     fn set_now(&mut self, now_us: u64) {
-        self.map.clock.set(now_us);
+        self.clock.set(now_us);
     }
 
     fn now(&self) -> u64 {
-        self.map.clock.now_us()
+        self.clock.now_us()
     }
 
     fn check_costs(
@@ -330,6 +361,7 @@ impl Subject for InMap {
     }
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
-        self.map.get(name_of(policy, key).as_bytes())
+        self.bytes
+            .stored(name_of(policy, key).as_bytes(), &self.runtime)
     }
 }
