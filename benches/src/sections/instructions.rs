@@ -69,9 +69,9 @@ pub(crate) fn run(_: &Pace) -> Findings {
     let [_, inside, outside] = profiles.each_ref().map(Profile::instructions).map(each);
     findings.goal(
         "Axum hello over Redis, instructions of a request beyond those in process",
-        Target::AtMost(6_000.0),
-        outside - inside,
-        "",
+        Target::AtMost(6.0),
+        (outside - inside) / 1e3,
+        " k",
     );
     let about = format!(
         "Counted by callgrind in the service, for {COUNTED} requests on {CONNECTIONS} connections: an Axum service \
@@ -83,7 +83,7 @@ pub(crate) fn run(_: &Pace) -> Findings {
     for (name, profile) in names.iter().zip(&profiles) {
         totals.row([
             (*name).to_owned(),
-            figure(each(profile.instructions())),
+            format!("{:.0}", each(profile.instructions())),
             figure(each(profile.allocations())),
             own_files(profile).len().to_string(),
         ]);

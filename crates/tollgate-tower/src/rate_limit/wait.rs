@@ -49,7 +49,7 @@ pub fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> 
             decision,
         };
         Ok(take_turn(charged.decision.delay(), charged, |charged| {
-            charged.refund_all()
+            charged.refund_all();
         })
         .await
         .decision)

@@ -223,16 +223,12 @@ impl List {
                 self.waiting.pop_front();
             }
         }
-        let at = self
-            .waiting
-            .iter()
-            .rposition(|(other, _)| *other <= end)
-            .map_or(0, |before| before + 1);
-        if at < self.waiting.len() {
+        if self.waiting.back().is_none_or(|(last, _)| *last <= end) {
+            self.waiting.push_back((end, holder));
+        } else {
+            let at = self.waiting.partition_point(|(other, _)| *other <= end);
             self.earlier.notify_one();
             self.waiting.insert(at, (end, holder));
-        } else {
-            self.waiting.push_back((end, holder));
         }
     }
 

@@ -459,7 +459,7 @@ impl SentBatches {
                     self.refuse(connection, group);
                 }
                 Sent::Unsent(error) if self.unsent.is_last(connection) => {
-                    group.fail(&server.cannot_send(error))
+                    group.fail(&server.cannot_send(error));
                 }
                 Sent::Unsent(_) => self.refuse(connection, group),
             }

@@ -212,7 +212,7 @@ impl Server {
             text: self.begin_key(),
             head: self.key_head.len(),
             policy: None,
-            tail: Vec::new(),
+            tail: Vec::with_capacity(KEY_BYTES),
         }
     }
 

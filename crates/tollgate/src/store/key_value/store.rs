@@ -186,7 +186,7 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             deadline,
         } = request;
         let names = vec![name(|text| {
-            names::write_permit_key(policy.name(), key, text)
+            names::write_permit_key(policy.name(), key, text);
         })];
         let (lanes, policy, key) = (Arc::clone(&self.0), policy.clone(), key.clone());
         StoreFuture::pending(async move {

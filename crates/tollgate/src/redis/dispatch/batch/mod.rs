@@ -355,7 +355,7 @@ impl Group {
         let sample = self.request(0);
         let keys = self.subjects.len() * sample.policies.shape().keys();
         let call = Call::of(self.script(), self.by_body, keys, |command| {
-            self.fill(server, command)
+            self.fill(server, command);
         });
         call.asking(sample.share == SlotShare::Arriving)
     }
