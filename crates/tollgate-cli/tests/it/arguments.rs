@@ -39,11 +39,7 @@ fn the_help_of_every_subcommand_has_examples() {
 #[test]
 fn the_man_page_and_the_completions_name_the_subcommands() {
     let page = tollgate(["man"]);
-    assert!(
-        page.status == 0 && page.stdout.contains(".TH tollgate 1"),
-        "{}",
-        page.stdout
-    );
+    page.assert_printed(0, ".TH tollgate 1");
     assert!(page.stdout.contains("check"), "{}", page.stdout);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = tollgate(["completions", shell]);
@@ -84,11 +80,7 @@ fn a_wrong_argument_ends_with_status_2_and_without_the_password() {
         );
     }
     let run = tollgate(["check", "--format", "redis://ann:hunter2@host/0", "f"]);
-    assert!(
-        run.status == 2 && run.stderr.contains("redis://***@host/0"),
-        "{}",
-        run.stderr
-    );
+    run.assert_failed("redis://***@host/0");
     assert!(!run.stderr.contains("hunter2"), "{}", run.stderr);
 }
 

@@ -161,17 +161,9 @@ fn a_directory_is_one_set_and_each_argument_a_set_of_its_own() {
     .unwrap();
     let directory = file.directory().to_str().unwrap();
     let run = tollgate(["check", directory]);
-    assert!(
-        run.status == 1 && run.stdout.contains("has rules in another file"),
-        "{}",
-        run.stdout
-    );
+    run.assert_printed(1, "has rules in another file");
     let run = tollgate(["check", "--merge-domains", directory]);
-    assert!(
-        run.status == 0 && run.stdout.contains("ok, 8 rules, 1 domain"),
-        "{}",
-        run.stdout
-    );
+    run.assert_printed(0, "ok, 8 rules, 1 domain");
     assert_eq!(
         tollgate([
             "check",
@@ -187,11 +179,7 @@ fn a_directory_is_one_set_and_each_argument_a_set_of_its_own() {
 fn what_cannot_be_read_ends_with_status_2() {
     let empty = File::new("empty.yaml", "");
     let run = tollgate(["check", empty.path()]);
-    assert!(
-        run.status == 1 && run.stdout.contains("empty.yaml"),
-        "{}",
-        run.stdout
-    );
+    run.assert_printed(1, "empty.yaml");
 
     let directory = tempfile::tempdir().unwrap();
     let text = File::new("rules.txt", SHOP);
@@ -209,11 +197,7 @@ fn what_cannot_be_read_ends_with_status_2() {
     }
     // The mistakes of other files are still told.
     let run = tollgate(["check", "/no/such/rules.yaml", empty.path()]);
-    assert!(
-        run.status == 2 && run.stdout.contains("empty.yaml: 1 mistake"),
-        "{}",
-        run.stdout
-    );
+    run.assert_printed(2, "empty.yaml: 1 mistake");
 }
 
 #[test]
@@ -231,11 +215,7 @@ fn hostile_files_are_refused_with_their_place() {
     ] {
         let file = File::new("rules.yaml", content);
         let run = tollgate(["check", file.path()]);
-        assert!(
-            run.status == 1 && run.stdout.contains(words),
-            "{}",
-            run.stdout
-        );
+        run.assert_printed(1, words);
     }
 }
 
@@ -290,10 +270,5 @@ fn a_file_without_permission_ends_with_status_2() {
         check.uid(65_534);
     }
     let run = super::Run::from(check.output().unwrap());
-    assert!(
-        run.status == 2 && run.stdout.contains("the permission is missing"),
-        "{}{}",
-        run.stdout,
-        run.stderr
-    );
+    run.assert_printed(2, "the permission is missing");
 }

@@ -42,6 +42,20 @@ impl Run {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
+
+    /// Asserts that the command refused its arguments or its input with these words.
+    #[track_caller]
+    fn assert_failed(&self, words: &str) {
+        let is_refused = self.status == 2 && self.stderr.contains(words);
+        assert!(is_refused, "{words}: {}{}", self.stdout, self.stderr);
+    }
+
+    /// Asserts that the command printed these words and ended with this status.
+    #[track_caller]
+    fn assert_printed(&self, status: i32, words: &str) {
+        let is_printed = self.status == status && self.stdout.contains(words);
+        assert!(is_printed, "{words}: {}{}", self.stdout, self.stderr);
+    }
 }
 
 impl From<Output> for Run {

@@ -207,11 +207,7 @@ async fn a_peek_tells_when_a_cost_fits_and_spends_nothing() {
         run.stdout
     );
     let run = filled.run(&["peek", "token_bucket", "--cost", "3"]);
-    assert!(
-        run.status == 2 && run.stderr.contains("--cost needs the limits"),
-        "{}",
-        run.stderr
-    );
+    run.assert_failed("--cost needs the limits");
 }
 
 #[tokio::test]
@@ -324,17 +320,9 @@ async fn a_key_is_found_by_its_entries_and_the_rules() {
     assert_eq!(filled.server.calls("scan"), 0);
 
     let run = filled.run(&["peek", "tenant=acme", "route=/", "--rules", file.path()]);
-    assert!(
-        run.status == 2 && run.stderr.contains("no limit"),
-        "{}",
-        run.stderr
-    );
+    run.assert_failed("no limit");
     let run = filled.run(&["peek", "acme", "--rules", file.path()]);
-    assert!(
-        run.status == 2 && run.stderr.contains("must have the form KEY=VALUE"),
-        "{}",
-        run.stderr
-    );
+    run.assert_failed("must have the form KEY=VALUE");
 
     let run = filled.run(&[&["reset"], &arguments[..]].concat());
     assert_eq!((run.status, filled.keys()), (0, 0), "{}", run.stderr);

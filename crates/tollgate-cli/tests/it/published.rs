@@ -41,21 +41,13 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
     let none = run(&server, &["who"]);
     let message = "who needs the limits, and none are published under the prefix tollgate: set the prefix of the services with \
          --prefix, or name the limits with --rules or --policy";
-    assert!(
-        none.status == 2 && none.stderr.contains(message),
-        "{}",
-        none.stderr
-    );
+    none.assert_failed(message);
     for arguments in [
         &["peek", "acme", "--cost", "1"][..],
         &["top", "--once", "--by", "share"],
     ] {
         let none = run(&server, arguments);
-        assert!(
-            none.status == 2 && none.stderr.contains("none are published"),
-            "{}",
-            none.stderr
-        );
+        none.assert_failed("none are published");
     }
 
     let limiter = search(&server.url(), &Enforcement::share(0)).await;
@@ -192,24 +184,12 @@ async fn a_share_that_makes_no_sense_is_refused() {
     }
     let none = run(&server, &["enforce", "search", "5%"]);
     let words = "no limiter search is published under the prefix tollgate, none are";
-    assert!(
-        none.status == 2 && none.stderr.contains(words),
-        "{}",
-        none.stderr
-    );
+    none.assert_failed(words);
     server.command(&["ZADD", LIMITS, "1", "day=5/d, fixed_window; limiter fixed"]);
     let other = run(&server, &["enforce", "serch", "5%"]);
-    assert!(
-        other.status == 2 && other.stderr.contains("expected fixed"),
-        "{}",
-        other.stderr
-    );
+    other.assert_failed("expected fixed");
     let fixed = run(&server, &["enforce", "fixed", "5%"]);
-    assert!(
-        fixed.status == 2 && fixed.stderr.contains("limiter fixed takes no share"),
-        "{}",
-        fixed.stderr
-    );
+    fixed.assert_failed("limiter fixed takes no share");
     assert_eq!(
         server
             .command(&["EXISTS", "tollgate:{replicas}:shares"])

@@ -211,12 +211,7 @@ fn a_server_is_reached_over_tls_when_its_certificate_is_trusted() {
         Run::from(output.unwrap())
     };
     let run = top(&authority);
-    assert!(
-        run.status == 0 && run.stdout.contains("\n0 states: "),
-        "{}{}",
-        run.stdout,
-        run.stderr
-    );
+    run.assert_printed(0, "\n0 states: ");
     fails(
         &top(&Authority::new("other")),
         &format!("cannot connect to localhost:{}: ", server.tls_port()),

@@ -124,9 +124,5 @@ async fn without_the_right_to_read_published_limits_there_is_a_warning() {
         peek.stderr
     );
     let who = tollgate(["who", "--redis", &url]);
-    assert!(
-        who.status == 2 && who.stderr.contains("who needs the limits"),
-        "{}",
-        who.stderr
-    );
+    who.assert_failed("who needs the limits");
 }

@@ -139,11 +139,7 @@ fn descriptors_are_made_by_templates_for_rules_without_actions() {
         File::new("access.log", combined("192.0.2.1", 25)),
     );
     let run = simulate(&rules, &trace, &[]);
-    assert!(
-        run.status == 2 && run.stderr.contains("the domain d has no rate_limits"),
-        "{}",
-        run.stderr
-    );
+    run.assert_failed("the domain d has no rate_limits");
     let run = simulate(
         &rules,
         &trace,
@@ -217,11 +213,7 @@ fn a_suggested_quota_denies_no_more_than_asked_and_a_smaller_one_does() {
     );
     for percent in ["-1", "101", "NaN"] {
         let run = simulate(&rules, &trace, &[&format!("--suggest={percent}")]);
-        assert!(
-            run.status == 2 && run.stderr.contains("0 to 100 percent"),
-            "{}",
-            run.stderr
-        );
+        run.assert_failed("0 to 100 percent");
     }
 }
 
@@ -358,11 +350,7 @@ fn a_trace_that_cannot_be_used_ends_with_status_2() {
         ("/no/such.log", "it does not exist"),
     ] {
         let run = tollgate(["simulate", rules.path(), "--trace", path]);
-        assert!(
-            run.status == 2 && run.stderr.contains(words),
-            "{}",
-            run.stderr
-        );
+        run.assert_failed(words);
     }
 }
 

@@ -148,11 +148,7 @@ fn a_prefix_is_no_pattern() {
         (Some(1), Some(0))
     );
     let run = tollgate(["top", "--redis", &url, "--prefix", "a b"]);
-    assert!(
-        run.status == 2 && run.stderr.contains("--prefix must be printable"),
-        "{}",
-        run.stderr
-    );
+    run.assert_failed("--prefix must be printable");
 }
 
 #[test]

@@ -391,15 +391,7 @@ fn a_service_without_metrics_of_tollgate_is_told() {
         "--metrics",
         &page,
     ]);
-    assert!(
-        run.status == 0 && run.stdout.contains("away for 0 s: the answer is not HTTP"),
-        "{}",
-        run.stdout
-    );
+    run.assert_printed(0, "away for 0 s: the answer is not HTTP");
     let run = tollgate(["top", "--redis", &redis.url(), "--metrics", &page]);
-    assert!(
-        run.status == 2 && run.stderr.contains("need a terminal, --plain or --once"),
-        "{}",
-        run.stderr
-    );
+    run.assert_failed("need a terminal, --plain or --once");
 }

@@ -120,10 +120,6 @@ fn a_wrong_limit_is_refused_before_the_server_is_asked() {
         ("api=5/mni", "--policy api: quota \"5/mni\""),
     ] {
         let run = tollgate(["who", "--redis", "redis://127.0.0.1:1", "--policy", policy]);
-        assert!(
-            run.status == 2 && run.stderr.contains(words),
-            "{}",
-            run.stderr
-        );
+        run.assert_failed(words);
     }
 }
