@@ -5,12 +5,15 @@ use std::time::Duration;
 use tollgate::{Outage, RedisStore};
 use tollgate_envoy::{RateLimitService, proto::ratelimit::rate_limit_response::Code};
 use tollgate_rules::{Compat, RuleLimiter};
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{RedisServer, no_server, wait};
 
 use crate::support::{LIMIT, RULES, Running, rules, tenant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_share_one_limit() {
+    if no_server() {
+        return;
+    }
     let redis = RedisServer::start();
     let mut clients = Vec::new();
     let mut servers = Vec::new();
@@ -54,6 +57,9 @@ fn store_errors(service: &RateLimitService) -> u64 {
 
 #[tokio::test]
 async fn an_outage_has_the_stated_answer_and_is_counted() {
+    if no_server() {
+        return;
+    }
     for (outage, is_answered) in [
         (Outage::Open, true),
         (Outage::default(), true),
@@ -84,6 +90,9 @@ async fn an_outage_has_the_stated_answer_and_is_counted() {
 
 #[tokio::test]
 async fn limits_go_on_when_redis_is_back() {
+    if no_server() {
+        return;
+    }
     let redis = RedisServer::start();
     let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
     let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
@@ -101,6 +110,9 @@ async fn limits_go_on_when_redis_is_back() {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
+    if no_server() {
+        return;
+    }
     let redis = RedisServer::start();
     let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
     let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
@@ -124,6 +136,9 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
 
 #[tokio::test]
 async fn replicas_in_the_mode_envoy_share_the_memory_of_an_exceeded_limit() {
+    if no_server() {
+        return;
+    }
     const RULES: &str = "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 10}}]}";
     let redis = RedisServer::start();
     let mut services = Vec::new();
