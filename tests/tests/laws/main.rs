@@ -27,13 +27,13 @@ mod waiting;
 use std::time::Duration;
 
 use tollgate::{Algorithm, Decision, Key, PolicySet, testing::ALGORITHMS};
-use tollgate_test_support::{Dice, InMap, InMemory, InRedis, START_US, Subject};
+use tollgate_test_support::{Dice, InMap, InMemory, InRedis, START_US, Subject, stream};
 
 /// Tries a law with every algorithm on every store; more often in process, where a try is cheap.
 fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
     let mut redis = InRedis::new();
     for algorithm in ALGORITHMS {
-        for seed in 0..200 {
+        for seed in 0..stream::part_of(200) {
             law(&mut InMemory::new(), &mut Dice::new(seed), algorithm);
         }
         for seed in 0..6 {

@@ -82,7 +82,7 @@ fn checks_under_ceilings_agree_with_their_scripts() {
 fn looks_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
-        for seed in 0..3 {
+        for seed in 0..stream::part_of(3) {
             let outcome = stream::compare(
                 &mut server,
                 &mut Stream::changing(seed, algorithm),

@@ -7,7 +7,7 @@ use tollgate::{
 };
 use tollgate_test_support::{
     Dice, InMemory, InRedis, START_US, Subject, policies, state_commands, stored_state,
-    stream::figures,
+    stream::{self, figures},
 };
 
 #[test]
@@ -24,7 +24,7 @@ fn a_batch_under_ceilings_decides_as_the_same_checks_one_by_one() {
 fn agree(is_capped: bool) {
     let mut redis = InRedis::new();
     for algorithm in ALGORITHMS {
-        for seed in 0..40 {
+        for seed in 0..stream::part_of(40) {
             redis.run(&["FLUSHALL"]);
             let mut dice = Dice::new(seed);
             let mut oracle = InMemory::new();
