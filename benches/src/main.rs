@@ -12,7 +12,6 @@
 use std::{env, process::ExitCode};
 
 mod keys;
-mod line;
 mod load;
 mod machine;
 mod open;
@@ -78,7 +77,7 @@ fn help() -> String {
     format!("{HELP}\n{}", sections.collect::<String>())
 }
 
-/// Runs the sections, and prints the page.
+/// Runs the sections, and prints the tables. The targets go to the standard error.
 fn run(pace: &Pace, chosen: &[&str]) {
     machine::stay_on_the_client_core();
     let mut report = Report::new(&machine::describe(), pace);
@@ -88,5 +87,6 @@ fn run(pace: &Pace, chosen: &[&str]) {
             report.add(section.name, (section.run)(pace));
         }
     }
-    println!("{}", report.markdown());
+    println!("{}", report.text());
+    eprintln!("{}", report.targets());
 }

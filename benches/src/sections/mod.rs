@@ -1,21 +1,18 @@
 //! Measures one subject in each file.
 
-mod adaptive;
 mod check;
 mod distance;
 mod diversity;
 mod envoy;
-mod grpc;
 mod http;
-mod latency;
 mod layer;
 mod leases;
 mod memory;
 mod networks;
 mod overload;
+mod pool;
 mod repeat;
 mod scripts;
-mod tenants;
 mod throughput;
 
 use std::{env, process::Command};
@@ -60,7 +57,7 @@ pub(crate) const ALL: &[Section] = &[
     },
     Section {
         name: "diversity",
-        about: "many policies, costs, tenants and limiters on one store",
+        about: "many policies, costs and tenants on one store",
         run: diversity::run,
     },
     Section {
@@ -69,9 +66,9 @@ pub(crate) const ALL: &[Section] = &[
         run: overload::run,
     },
     Section {
-        name: "latency",
-        about: "one caller through Redis, and a pool as the source",
-        run: latency::run,
+        name: "pool",
+        about: "a pool as the source of connections",
+        run: pool::run,
     },
     Section {
         name: "leases",
@@ -94,16 +91,6 @@ pub(crate) const ALL: &[Section] = &[
         run: memory::run,
     },
     Section {
-        name: "adaptive",
-        about: "a service that is ten times as slow for some time",
-        run: adaptive::run,
-    },
-    Section {
-        name: "grpc",
-        about: "unary calls of a tonic service",
-        run: grpc::run,
-    },
-    Section {
         name: "envoy",
         about: "the rate limit service for Envoy",
         run: envoy::run,
@@ -119,8 +106,7 @@ pub(crate) const ALL: &[Section] = &[
 pub(crate) fn probe(words: &[String]) {
     let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
     let figures = match word(0) {
-        "tenants" | "limiters" => tenants::probe(word(0), word(1)),
-        leases::PROBE => leases::probe(word(1), word(2), word(3)),
+        diversity::PROBE => diversity::probe(word(1)),
         name => memory::probe(name),
     };
     println!("{}", figures.map(|figure| figure.to_string()).join(" "));

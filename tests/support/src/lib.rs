@@ -5,14 +5,16 @@
 //! clock that the test moves, generates streams of checks, and starts the deployments of Redis that
 //! a suite runs on.
 
+mod adapted;
 mod alteration;
+pub mod calls;
 mod clock_jumps;
 mod clock_skew;
 mod crowd;
 mod deployment;
 mod described;
 mod dice;
-mod in_map;
+mod in_postgres;
 pub mod leases;
 mod limiters;
 pub mod lost_settlements;
@@ -24,21 +26,22 @@ mod stores;
 pub mod stream;
 mod subject;
 
-pub use alteration::{Alteration, Mutant, find_mutants};
+pub use adapted::{Adapted, Bytes, InMap, Map};
+pub use alteration::{Alteration, Mutants, find_mutants, mistakes};
 pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
 pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
 pub use crowd::{Crowd, Turns, run_crowd};
 pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;
-pub use in_map::{InMap, Map};
+pub use in_postgres::{POSTGRES, Rows, client, in_postgres, new_table};
 pub use leases::{
     Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms,
     most_above, run_lease_replica,
 };
-pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
+pub use limiters::{PATIENCE, decided, decided_at, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;
 pub use subject::{
-    InMemory, InRedis, START_US, Subject, integers, own_keys, reserved, state_commands,
+    InMemory, InRedis, START_US, Stored, Subject, integers, own_keys, reserved, state_commands,
     stored_state,
 };

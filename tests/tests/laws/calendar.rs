@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tollgate::{
     Algorithm, CalendarUnit, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
-    RedisStore, TimeZone, store::Clock, testing::Script,
+    RedisStore, TimeZone, store::Clock,
 };
 use tollgate_test_support::{
-    Dice, InMemory, InRedis, Subject, integers, patient_limiter, policies,
+    Dice, InMemory, InRedis, Subject, calls::Script, integers, patient_limiter, policies,
 };
 
 use crate::{drain, key, micros, remaining};

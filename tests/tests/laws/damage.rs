@@ -265,14 +265,14 @@ fn law_13_damaged_bytes_count_as_absent_over_a_map() {
         // A reservation leaves the longest form of a state.
         let id = ReservationId::try_new("held").expect("an id");
         let reserved = subject.reserve(&policies, &key(), &id, &costs, 1);
-        let state = subject.map.get(name.as_bytes()).expect("a state").value;
+        let state = subject.bytes.get(name.as_bytes()).expect("a state").value;
         let state = Some(state.as_slice()).filter(|_| algorithm != Algorithm::SlidingLog);
         for ((what, words), _) in plants(state, b"any", START_US as f64) {
             let Some(bytes) = bytes(&words) else { continue };
             planted += 1;
             // Every step reads the bytes, and none of them panics.
             for step in 0..4 {
-                subject.map.plant(name.as_bytes(), &bytes);
+                subject.bytes.plant(name.as_bytes(), &bytes);
                 match step {
                     0 => drop(subject.look(&policies, &key(), 1)),
                     1 => subject.refund_decision(&policies, &key(), &costs, &reserved, START_US),
@@ -293,7 +293,7 @@ fn law_13_damaged_bytes_count_as_absent_over_a_map() {
                 !wait.is_zero() && wait <= LONGEST_WAIT,
                 "{algorithm:?}: {what}: a wait of {wait:?}"
             );
-            if let Some(stored) = subject.map.get(name.as_bytes()).filter(|_| passed > 0) {
+            if let Some(stored) = subject.bytes.get(name.as_bytes()).filter(|_| passed > 0) {
                 let most_ms = subject.now() / 1_000 + 3 * PERIOD.as_millis() as u64;
                 assert!(
                     stored.expires_ms <= most_ms,

@@ -1,5 +1,5 @@
-//! The laws that every algorithm keeps, each on every store: in process, over a map by the adapter,
-//! and in Redis.
+//! The laws that every algorithm keeps, each on every store: in process, over a map and in PostgreSQL
+//! by the adapter, and in Redis.
 //!
 //! The number of a law stands in the name of its tests. The in-process store is tried with many
 //! random policies. The adapter and the scripts, which agree with it bit for bit (see
@@ -16,7 +16,6 @@ mod clock;
 mod cost;
 mod damage;
 mod expiry;
-mod levels;
 mod looks;
 mod priorities;
 mod refunds;
@@ -27,11 +26,14 @@ mod waiting;
 use std::time::Duration;
 
 use tollgate::{Algorithm, Decision, Key, PolicySet, testing::ALGORITHMS};
-use tollgate_test_support::{Dice, InMap, InMemory, InRedis, START_US, Subject, stream};
+use tollgate_test_support::{
+    Dice, InMap, InMemory, InRedis, POSTGRES, Rows, START_US, Subject, in_postgres, stream,
+};
 
 /// Tries a law with every algorithm on every store; more often in process, where a try is cheap.
 fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
     let mut redis = InRedis::new();
+    let mut postgres = in_postgres(&POSTGRES);
     for algorithm in ALGORITHMS {
         for seed in 0..stream::part_of(200) {
             law(&mut InMemory::new(), &mut Dice::new(seed), algorithm);
@@ -39,6 +41,9 @@ fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
         for seed in 0..6 {
             law(&mut InMap::new(), &mut Dice::new(seed), algorithm);
         }
+        postgres.with_bytes(Rows::clear);
+        postgres.set_now(START_US);
+        law(&mut postgres, &mut Dice::new(0), algorithm);
         for seed in 0..12 {
             redis.run(&["FLUSHALL"]);
             redis.set_now(START_US);

@@ -127,7 +127,7 @@ fn the_adapter_over_a_map_decides_and_stores_as_in_process_whatever_others_write
             if let Err(difference) = stream::compare_on(&mut subject, &mut stream, 1_000) {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }
-            let (written, refused) = subject.map.writes();
+            let (written, refused) = subject.bytes.writes();
             assert!(refused > written / 8, "{written} writes, {refused} refused");
         }
     };

@@ -3,11 +3,8 @@
 
 use std::{sync::Barrier, time::Duration};
 
-use tollgate::{
-    Algorithm, Cost, Key, Policy, PolicySet, Quota,
-    testing::{ALGORITHMS, Script},
-};
-use tollgate_test_support::{InRedis, START_US, Subject, integers, patient_limiter};
+use tollgate::{Algorithm, Cost, Key, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate_test_support::{InRedis, START_US, Subject, calls::Script, integers, patient_limiter};
 use tollgate_tests::{Client, RedisServer};
 
 fn key() -> Key {

@@ -4,12 +4,13 @@
 
 use tollgate::{
     Algorithm, CalendarUnit, Cost, Key, Policy, PolicySet, Quota, RedisStore, TimeZone,
-    redis::RedisSource,
-    reservation::ReservationId,
-    store::Clock,
-    testing::{ALGORITHMS, MixedBatch, MixedSubject, Script},
+    redis::RedisSource, reservation::ReservationId, store::Clock, testing::ALGORITHMS,
 };
-use tollgate_test_support::{PATIENCE, START_US, patient_limiter};
+use tollgate_test_support::{
+    PATIENCE, START_US,
+    calls::{MixedBatch, MixedSubject, Script},
+    patient_limiter,
+};
 use tollgate_tests::{RedisServer, Reply, expiry_command};
 
 use super::cluster_moves::{CLUSTER, a_key, moves};

@@ -21,7 +21,7 @@ const MOST_SHARE: u64 = u8::MAX as u64;
 
 const FIELDS: [&str; 2] = ["generation", "share"];
 
-/// A quota of which any share can be leased.
+/// A quota whose every share can be leased.
 const ROOMY: Quota = Quota::per_second(1_000_000);
 
 impl Compiler {
@@ -61,7 +61,7 @@ impl Compiler {
         Some(read)
     }
 
-    /// Leases a policy, and reports terms that it cannot have. `trail` is that of the limit.
+    /// Leases a policy, and reports terms that it cannot have. `trail` leads to the limit.
     pub(super) fn leased(
         &mut self,
         policy: Policy,

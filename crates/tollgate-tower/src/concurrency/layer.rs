@@ -56,6 +56,8 @@ use crate::{
 /// assert_eq!(response.headers()["retry-after"], "1");
 /// # Ok(()) }
 /// ```
+#[doc(alias = "in flight")]
+#[doc(alias = "semaphore")]
 pub struct ConcurrencyLayer<K = BoxedKey, R = Problem> {
     pub(super) shared: Arc<Shared<K, R>>,
 }

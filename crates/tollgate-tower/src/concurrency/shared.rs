@@ -173,7 +173,7 @@ impl<K, R> Shared<K, R> {
     }
 }
 
-/// Holds what belongs to a request while the service works on it.
+/// What belongs to a request while the service works on it.
 #[allow(
     missing_debug_implementations,
     reason = "only the skeleton of the layers sees it"

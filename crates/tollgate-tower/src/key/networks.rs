@@ -31,6 +31,9 @@ use super::network::{Network, NetworkError};
 /// assert_eq!(networks.verdict("2001:db8::1".parse().unwrap()), NetworkVerdict::Denied);
 /// # Ok::<(), tollgate_tower::key::NetworkError>(())
 /// ```
+#[doc(alias = "allowlist")]
+#[doc(alias = "blocklist")]
+#[doc(alias = "cidr")]
 #[derive(Clone)]
 pub struct Networks(Arc<ArcSwap<Lists>>);
 

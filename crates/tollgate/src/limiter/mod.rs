@@ -1,4 +1,5 @@
-//! Checks keys against policies on a store.
+//! Checks keys against policies on a store: what stands beside [`Limiter`], such as calls, states,
+//! events, and the keys that are denied most.
 
 mod ask;
 mod blocking;
@@ -76,6 +77,8 @@ pub use tenants::LimiterFuture;
 /// assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "throttle")]
+#[doc(alias = "rate limiter")]
 #[derive(Clone)]
 pub struct Limiter {
     /// Shared by all limiters that differ in their policies alone.

@@ -22,7 +22,7 @@ use crate::{
     store::{Check, CheckFuture, Deadline, ReservationId, StoreFuture},
 };
 
-/// Holds the servers of a store, and what the process knows of the keys on them.
+/// The servers of a store, and what the process knows of the keys on them.
 pub(super) struct Backend {
     /// The first part of every key.
     pub(super) prefix: String,
@@ -41,7 +41,7 @@ pub(super) enum Servers {
     Cluster(Arc<Cluster>),
 }
 
-/// The most keys of which units are returned at the same time.
+/// The most keys whose units are returned at the same time.
 const RELEASES_AT_ONCE: usize = 256;
 
 impl Backend {

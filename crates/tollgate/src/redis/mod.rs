@@ -1,4 +1,5 @@
-//! Keeps the state of policies in Redis, for all replicas: see [`RedisStore`].
+//! Keeps the state of policies in Redis, for all replicas: the options and sources of a
+//! [`RedisStore`], such as Sentinels, clusters and pools.
 //!
 //! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this
 //! module only.
@@ -16,7 +17,7 @@ mod dispatch;
 mod housekeeping;
 mod leased_units;
 mod metrics;
-mod protocol;
+pub(crate) mod protocol;
 mod publisher;
 mod replicas;
 mod server;
@@ -25,15 +26,11 @@ mod store;
 mod sync;
 mod url_options;
 
-/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
+/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`]. It
+/// re-exports the version of `redis` that defines the `Client`.
 pub use deadpool_redis;
 
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;
-pub(crate) use protocol::{
-    MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, numbers, outcomes,
-    pack, pack_held, pack_permits, pack_refund, pack_seen, permit_grant, reserved, settlement,
-    write_key, write_permit_key, write_record_key,
-};
 pub use source::RedisSource;
 pub use store::RedisStore;

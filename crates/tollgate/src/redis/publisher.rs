@@ -25,7 +25,7 @@ const MAX_LIMITERS: usize = 64;
 /// 16 digits in their place.
 const ENDS: [&str; 2] = ["limits", "shares"];
 
-/// Holds the limits that are shown, as long as a limiter holds them.
+/// The limits that are shown, as long as a limiter holds them.
 #[derive(Default)]
 pub(in crate::redis) struct Publications {
     added: Lock<Vec<WeakPublication>>,

@@ -27,7 +27,7 @@ use crate::{
 /// The most groups of a store. One call counts all of them. Limits beyond have one group together.
 const MAX_GROUPS: usize = 32;
 
-/// Holds the numbers of processes that limiters want, one for each group.
+/// The numbers of processes that limiters want, one for each group.
 pub(in crate::redis) struct ReplicaCounter {
     /// Each is alive as long as a limiter wants it.
     counts: Lock<Vec<(ReplicaGroup, WeakReplicaCount)>>,

@@ -13,7 +13,7 @@ const PERMITS: &[u8] = b":p1";
 ///
 /// The state of a branch is that of the branch's key alone.
 #[inline]
-pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
+pub fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     let key = policy.branch_of(key);
     write_subject(policy.metered(key).as_bytes(), key.outermost().len(), text);
     text.extend_from_slice(policy.name().as_bytes());
@@ -28,12 +28,7 @@ pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
 /// It reads as that of a policy that has the id and the [mark](PolicySet::mark) of the set for a
 /// name. No algorithm has this tag. The record of a key with branches lies in the slot of the first
 /// branch that is metered.
-pub(crate) fn write_record_key(
-    policies: &PolicySet,
-    key: &Key,
-    id: &ReservationId,
-    text: &mut Vec<u8>,
-) {
+pub fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
     let branch = policies.first_branch(key);
     write_subject(branch.as_bytes(), branch.outermost().len(), text);
     if key.has_branches() {
@@ -45,7 +40,7 @@ pub(crate) fn write_record_key(
 }
 
 /// Appends the name of some permits.
-pub(crate) fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
+pub fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
     write_subject(key.as_bytes(), key.outermost().len(), text);
     text.extend_from_slice(name.as_bytes());
     text.extend_from_slice(PERMITS);

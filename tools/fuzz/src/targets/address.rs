@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use tollgate::Key;
-use tollgate_tower::{KeyExtractor, key::ForwardedIp};
+use tollgate_tower::{
+    KeyExtractor,
+    key::{ForwardedIp, Prefixes},
+};
 
 use crate::{
     addresses::{Belief, PEER, any_address, canonical, dressed, parts, read},
@@ -115,8 +118,8 @@ fn address_of(text: &[u8]) -> Result<Option<IpAddr>, String> {
 }
 
 fn key_of(text: &str, prefix: u8) -> Result<Key, String> {
-    let extractor =
-        ForwardedIp::header("x-real-ip", Belief::Networks.trusted()).ipv6_prefix(prefix);
+    let extractor = ForwardedIp::header("x-real-ip", Belief::Networks.trusted())
+        .prefixes(Prefixes::ipv6([prefix]));
     let key = extractor
         .extract(&parts("x-real-ip", &[text.as_bytes().to_vec()]))
         .map_err(|error| error.to_string())?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
-/// Holds the address of an entry, or `None` if the entry is not an address.
+/// The address of an entry, or `None` if the entry is not an address.
 type Hop = Option<IpAddr>;
 
 /// Returns the entries of all lines of `X-Forwarded-For`, the last one first. Empty entries are

@@ -19,35 +19,22 @@ pub(in crate::redis) const IS_ON: bool = true;
 
 /// Sets all gauges.
 pub(in crate::redis) fn record(backend: &Backend, replicas: &ReplicaCounter) {
-    describe_gauge!(
-        SERVERS,
-        Unit::Count,
-        "Servers that the store sends checks to, by the prefix of the store."
-    );
-    describe_gauge!(
-        CONNECTED,
-        Unit::Count,
-        "Servers to which the store has a connection."
-    );
-    describe_gauge!(
-        BREAKERS,
-        Unit::Count,
-        "Servers whose circuit breaker is open."
-    );
-    describe_gauge!(
-        QUEUED,
-        Unit::Count,
-        "Checks that wait to be sent to a server."
-    );
+    for (name, text) in [
+        (
+            SERVERS,
+            "Servers that the store sends checks to, by the prefix of the store.",
+        ),
+        (CONNECTED, "Servers to which the store has a connection."),
+        (BREAKERS, "Servers whose circuit breaker is open."),
+        (QUEUED, "Checks that wait to be sent to a server."),
+        (REPLICAS, "Processes of the prefix that were counted last."),
+    ] {
+        describe_gauge!(name, Unit::Count, text);
+    }
     describe_gauge!(
         ROUND_TRIP,
         Unit::Seconds,
         "Time of the last call that counted the replicas."
-    );
-    describe_gauge!(
-        REPLICAS,
-        Unit::Count,
-        "Processes of the prefix that were counted last."
     );
     let set = |metric: &'static str, value: f64| {
         gauge!(metric, "store" => backend.prefix.clone()).set(value)
@@ -81,26 +68,23 @@ fn record_leases(backend: &Backend) {
         Unit::Count,
         "Leased units that this process may spend, by the prefix of the store."
     );
-    describe_counter!(
-        GRANTED,
-        Unit::Count,
-        "Units that the server has granted to this process."
-    );
-    describe_counter!(
-        RETURNED,
-        Unit::Count,
-        "Leased units that this process gave back to the server."
-    );
-    describe_counter!(
-        LAPSED,
-        Unit::Count,
-        "Leased units of this process that ended unspent."
-    );
-    describe_counter!(
-        TRIPS_SAVED,
-        Unit::Count,
-        "Checks that leased units decided without a trip."
-    );
+    for (name, text) in [
+        (
+            GRANTED,
+            "Units that the server has granted to this process.",
+        ),
+        (
+            RETURNED,
+            "Leased units that this process gave back to the server.",
+        ),
+        (LAPSED, "Leased units of this process that ended unspent."),
+        (
+            TRIPS_SAVED,
+            "Checks that leased units decided without a trip.",
+        ),
+    ] {
+        describe_counter!(name, Unit::Count, text);
+    }
     let set = |metric: &'static str, value| {
         counter!(metric, "store" => backend.prefix.clone()).absolute(value)
     };

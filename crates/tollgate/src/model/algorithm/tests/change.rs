@@ -40,7 +40,7 @@ fn a_raised_quota_is_usable_at_once() {
     }
 }
 
-/// docs/algorithms.md, "Large quotas": the numbers are those of the worst pairs of 3000 drawn ones.
+/// docs/algorithms.md, "Changed quotas": the numbers are those of the worst pairs of 3000 drawn ones.
 #[test]
 fn rates_that_alternate_on_one_counter_give_units_back() {
     for (rates, most) in [([77_422, 90_930], 1_046), ([102_193, 516_360], 1_290)] {

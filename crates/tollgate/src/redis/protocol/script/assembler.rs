@@ -37,10 +37,10 @@ const SHARED: &str = source!("shared");
 /// Begins the first line of a section.
 const TITLE: &str = "--# ";
 
-/// Holds sections by their names.
+/// Sections by their names.
 type Sections = HashMap<&'static str, &'static str>;
 
-/// Holds a frame, and the policies that fill it.
+/// A frame, and the policies that fill it.
 pub(super) struct Frame<'a> {
     source: &'static str,
     parts: &'a [Part],

@@ -1,0 +1,305 @@
+//! The options of a store, and how its connections are made.
+
+use std::{fmt, num::NonZeroUsize, time::Duration};
+
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod, Runtime, Timeouts,
+};
+use tokio_postgres::{
+    NoTls,
+    config::{Config, SslMode, TargetSessionAttrs},
+};
+use tollgate::{Error, ErrorKind, store::Clock};
+
+use crate::{Durability, PostgresStore, database::Database, table::Table};
+
+/// Builds a [`PostgresStore`].
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use tollgate_postgres::PostgresStore;
+///
+/// let builder = PostgresStore::builder("postgres://app@127.0.0.1/shop").table("limits");
+/// let store = builder.connections(NonZeroUsize::MIN).build();
+/// assert!(store.is_ok());
+/// ```
+#[must_use = "a builder does nothing until `build` or `connect` is called"]
+pub struct PostgresStoreBuilder {
+    source: Source,
+    table: String,
+    connections: Option<NonZeroUsize>,
+    creates: Option<Durability>,
+    connect_timeout: Duration,
+    clock: Option<Clock>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Url(String),
+    Pool(Pool),
+}
+
+/// The connections of a process. Each is a process of the server, and decides up to 128 checks at
+/// a time.
+const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that sent bytes may stay unacknowledged before the system gives the connection up.
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What each connection begins with. A plan that reads the whole table is never right: one that was
+/// made while the table was small would remain when it is large. A statement that the server cannot
+/// end soon is of no use to a check.
+const SESSION: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+    SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'";
+
+impl PostgresStore {
+    /// Connects to the database of a URL, and waits until the table was found. Use
+    /// [`open`](Self::open) if the service has to start while the database is away.
+    ///
+    /// | option in the URL | sets |
+    /// |---|---|
+    /// | `table` | [`table`](PostgresStoreBuilder::table) |
+    /// | `create` | [`create`](PostgresStoreBuilder::create): `logged` or `unlogged` |
+    /// | `connections` | [`connections`](PostgresStoreBuilder::connections) |
+    /// | `connect_timeout`, `sslmode`, `options`, `application_name` … | as the programs of PostgreSQL do |
+    ///
+    /// Several hosts may stand in a URL, as in `postgres://one,two/shop`: the one that accepts
+    /// writes is used.
+    ///
+    /// # Errors
+    ///
+    /// When the URL is not valid, the server does not answer or refuses the user, or the table is
+    /// missing or another one.
+    pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(url).connect().await
+    }
+
+    /// Creates a store that connects with its first use. Until the server answers, the
+    /// [`Outage`](tollgate::Outage) of each limiter decides.
+    ///
+    /// ```
+    /// use tollgate_postgres::PostgresStore;
+    ///
+    /// assert!(PostgresStore::open("postgres://app@127.0.0.1/shop?table=limits").is_ok());
+    /// let error = PostgresStore::open("postgres://app:hunter2@db/shop?tabel=limits").unwrap_err();
+    /// assert!(!error.to_string().contains("hunter2"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when the URL is not valid.
+    pub fn open(url: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(url).build()
+    }
+
+    /// Returns a builder for the options of a store at this URL.
+    pub fn builder(url: impl Into<String>) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(Source::Url(url.into()))
+    }
+
+    /// Returns a builder for a store that uses the connections of a pool of the application.
+    ///
+    /// The pool should have no more than what it lends to queries of the application: see
+    /// [`connections`](PostgresStoreBuilder::connections).
+    pub fn over(pool: Pool) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(Source::Pool(pool))
+    }
+}
+
+impl PostgresStoreBuilder {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            table: "tollgate".to_owned(),
+            connections: None,
+            creates: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            clock: None,
+        }
+    }
+
+    /// Sets the table, with or without a schema. `tollgate` by default.
+    ///
+    /// Stores on the same table share the counters of policies with the same name. So give each
+    /// application a table of its own where several use one database.
+    pub fn table(mut self, table: impl Into<String>) -> Self {
+        self.table = table.into();
+        self
+    }
+
+    /// Creates the table when it is missing. By default, a missing table is an error: a migration
+    /// makes it by the SQL of [`schema`](crate::schema).
+    pub fn create(mut self, durability: Durability) -> Self {
+        self.creates = Some(durability);
+        self
+    }
+
+    /// Sets how many connections the store has: batches that are under way at a time. 4 by
+    /// default. More are of use only where a round trip takes long.
+    pub fn connections(mut self, connections: NonZeroUsize) -> Self {
+        self.connections = Some(connections);
+        self
+    }
+
+    /// Sets how long connecting may take, authentication and TLS included. 1 s by default.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Sets a clock of the process, which decides instead of the server's, for tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Builds the store, and waits until the table was found: see [`PostgresStore::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), and when the server does not answer, refuses the user, or has no
+    /// such table.
+    pub async fn connect(self) -> Result<PostgresStore, Error> {
+        let store = self.build()?;
+        store.ping().await?;
+        Ok(store)
+    }
+
+    /// Builds the store, without waiting for the server: see [`PostgresStore::open`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when the URL is not valid, has an option that is not known, or needs a
+    /// feature that is not enabled; and when the name of the table is not valid.
+    pub fn build(mut self) -> Result<PostgresStore, Error> {
+        let pool = match self.source.clone() {
+            Source::Pool(pool) => pool,
+            Source::Url(url) => {
+                let url = self.take_options(&url)?;
+                self.pool(&url)?
+            }
+        };
+        let lanes = self.connections.unwrap_or(CONNECTIONS);
+        let database = Database::new(pool, Table::new(&self.table)?, self.creates, self.clock);
+        Ok(PostgresStore::new(database, lanes))
+    }
+
+    /// Takes the options of the store out of a URL. Those of the client stay in it.
+    fn take_options(&mut self, url: &str) -> Result<String, Error> {
+        let Some((base, query)) = url.split_once('?') else {
+            return Ok(url.to_owned());
+        };
+        let mut left = Vec::new();
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match (name, value) {
+                ("table", table) => self.table = table.to_owned(),
+                ("create", "logged") => self.creates = Some(Durability::Logged),
+                ("create", "unlogged") => self.creates = Some(Durability::Unlogged),
+                ("create", _) => {
+                    return Err(config(
+                        "the option create of the postgres URL must be logged or unlogged",
+                    ));
+                }
+                ("connections", count) => {
+                    let count = count.parse().map_err(|_| {
+                        config(
+                            "the option connections of the postgres URL must be a number above 0",
+                        )
+                    });
+                    self.connections = Some(count?);
+                }
+                _ => left.push(option),
+            }
+        }
+        match left.is_empty() {
+            true => Ok(base.to_owned()),
+            false => Ok(format!("{base}?{}", left.join("&"))),
+        }
+    }
+
+    fn pool(&self, url: &str) -> Result<Pool, Error> {
+        // The words of the parser may contain a part of the password.
+        let mut config: Config = url.parse().map_err(|_| {
+            config(
+                "the postgres URL is not valid: expected postgres://[user[:password]@]host[:port][,host…][/database][?options]",
+            )
+        })?;
+        let connect_timeout = config
+            .get_connect_timeout()
+            .copied()
+            .unwrap_or(self.connect_timeout);
+        config
+            .connect_timeout(connect_timeout)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .keepalives_idle(KEEP_ALIVE)
+            .tcp_user_timeout(USER_TIMEOUT);
+        if config.get_application_name().is_none() {
+            config.application_name("tollgate");
+        }
+        let lanes = self.connections.unwrap_or(CONNECTIONS).get();
+        // One more for what is no batch: a probe, and the removal of rows.
+        let mut settings = PoolConfig::new(lanes + 1);
+        settings.timeouts = Timeouts {
+            wait: Some(connect_timeout),
+            create: Some(connect_timeout),
+            recycle: Some(connect_timeout),
+        };
+        let begin = Hook::async_fn(|client, _| {
+            Box::pin(async move {
+                client
+                    .batch_execute(SESSION)
+                    .await
+                    .map_err(HookError::Backend)
+            })
+        });
+        Pool::builder(manager(config)?)
+            .config(settings)
+            .runtime(Runtime::Tokio1)
+            .post_create(begin)
+            .build()
+            .map_err(|_| config_error())
+    }
+}
+
+fn manager(config: Config) -> Result<Manager, Error> {
+    let recycling = ManagerConfig {
+        recycling_method: RecyclingMethod::Fast,
+    };
+    match config.get_ssl_mode() {
+        SslMode::Disable => Ok(Manager::from_config(config, NoTls, recycling)),
+        #[cfg(feature = "tls")]
+        _ => Ok(Manager::from_config(
+            config,
+            crate::tls::connector()?,
+            recycling,
+        )),
+        #[cfg(not(feature = "tls"))]
+        SslMode::Require => Err(self::config(
+            "sslmode=require needs the feature `tls` of the crate tollgate-postgres",
+        )),
+        #[cfg(not(feature = "tls"))]
+        _ => Ok(Manager::from_config(config, NoTls, recycling)),
+    }
+}
+
+fn config(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, message)
+}
+
+fn config_error() -> Error {
+    config("the pool of connections to postgres cannot be built")
+}
+
+impl fmt::Debug for PostgresStoreBuilder {
+    /// Leaves out the URL, which may contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStoreBuilder")
+            .field("table", &self.table)
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,363 @@
+//! The table as a store of bytes: two statements for a batch of calls.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use deadpool_postgres::{Object, Pool};
+use futures_util::future::join4;
+use tokio::sync::OnceCell;
+use tokio_postgres::types::ToSql;
+use tollgate::{
+    Error, ErrorKind,
+    store::{Clock, KeyValue, Snapshot, Write},
+};
+
+use crate::{
+    error::{is_conflict, lost, of_pool, sorted},
+    table::{Durability, Table},
+};
+
+/// Keeps bytes in a table. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Database(Arc<Inner>);
+
+struct Inner {
+    pool: Pool,
+    table: Table,
+    /// Creates the table when it is missing.
+    creates: Option<Durability>,
+    /// The clock that decides instead of the server's.
+    clock: Option<Clock>,
+    /// The table was found, and has the right version.
+    checked: OnceCell<()>,
+    /// The minute in which expired rows were removed last.
+    swept: AtomicI64,
+}
+
+/// The most rows that one statement removes.
+const SWEPT_AT_ONCE: i64 = 1_000;
+
+/// The minutes that a row stays after its expiry at least, so that the index of expiries changes
+/// rarely.
+const LEAST_SLACK: i64 = 5;
+
+const MS_PER_MINUTE: i64 = 60_000;
+
+/// The number that the lock has under which a table is created: "tollgate".
+const CREATION: i64 = 0x746f_6c6c_6761_7465;
+
+impl Database {
+    pub(crate) fn new(
+        pool: Pool,
+        table: Table,
+        creates: Option<Durability>,
+        clock: Option<Clock>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            pool,
+            table,
+            creates,
+            clock,
+            checked: OnceCell::new(),
+            swept: AtomicI64::new(0),
+        }))
+    }
+
+    pub(crate) fn table(&self) -> &str {
+        &self.0.table.name
+    }
+
+    /// Takes a connection, once the table was found.
+    async fn connection(&self) -> Result<Connection, Error> {
+        let mut connection = Connection::of(&self.0.pool).await?;
+        if !self.0.checked.initialized() {
+            let create = async || match self.look(&mut connection).await {
+                Err(error) if is_missing(&error) => match self.0.creates {
+                    Some(durability) => self.create_on(&mut connection, durability).await,
+                    None => Err(error),
+                },
+                checked => checked,
+            };
+            self.0.checked.get_or_try_init(create).await?;
+        }
+        Ok(connection)
+    }
+
+    /// Looks whether the table is there, and of the right version, and whether it can be written.
+    async fn look(&self, connection: &mut Connection) -> Result<(), Error> {
+        let table = &self.0.table;
+        let look = connection.call(async |client| client.query_one(&table.check, &[]).await);
+        let row = look.await?.ok_or_else(undone)?;
+        if row.try_get(1).unwrap_or(false) {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                "postgres is a standby, or read-only",
+            ));
+        }
+        table.judge(row.try_get(0).unwrap_or_default())
+    }
+
+    /// Asks the server, and whether the table can be used.
+    pub(crate) async fn ping(&self) -> Result<(), Error> {
+        let mut connection = self.connection().await?;
+        self.look(&mut connection).await
+    }
+
+    /// Creates the table if there is none.
+    pub(crate) async fn create(&self, durability: Durability) -> Result<(), Error> {
+        let mut connection = Connection::of(&self.0.pool).await?;
+        self.create_on(&mut connection, durability).await
+    }
+
+    async fn create_on(
+        &self,
+        connection: &mut Connection,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        match self.look(connection).await {
+            Err(error) if is_missing(&error) => {}
+            found => return found,
+        }
+        // Replicas that start together would meet in the catalogue.
+        let (lock, schema) = (
+            format!("SELECT pg_advisory_xact_lock({CREATION})"),
+            self.0.table.schema(durability),
+        );
+        let text = format!("BEGIN; {lock}; {schema} COMMIT");
+        let create = connection.call(async |client| client.batch_execute(&text).await);
+        create.await?.ok_or_else(undone)?;
+        self.look(connection).await
+    }
+
+    /// Removes expired rows in the background, once a minute.
+    fn sweep(&self, now_us: u64) {
+        let minute = minutes((now_us / 1_000) as i64);
+        let swept = self.0.swept.swap(minute, Ordering::Relaxed);
+        if swept != minute {
+            let this = self.clone();
+            // Rows that are not removed now are removed by the next write, or another process.
+            tokio::spawn(
+                async move { while let Ok(SWEPT_AT_ONCE) = this.sweep_once(minute).await {} },
+            );
+        }
+    }
+
+    async fn sweep_once(&self, minute: i64) -> Result<i64, Error> {
+        let (mut connection, text) = (self.connection().await?, &self.0.table.sweep);
+        let sweep = connection.call(async |client| {
+            let sweep = client.prepare_cached(text).await?;
+            client
+                .execute(&sweep, &[&(minute as i32), &SWEPT_AT_ONCE])
+                .await
+        });
+        Ok(sweep.await?.unwrap_or_default() as i64)
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::Config && error.to_string().ends_with("(42P01)")
+}
+
+/// Reports a statement that the server has undone because others wrote.
+fn undone() -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        "postgres could not order the statement among others",
+    )
+}
+
+/// Returns the minute that begins after this time.
+fn minutes(ms: i64) -> i64 {
+    ms / MS_PER_MINUTE + 1
+}
+
+/// What was read, and the connection that writes.
+pub(crate) struct Read {
+    connection: Connection,
+    keys: Vec<Vec<u8>>,
+    values: Vec<Option<Vec<u8>>>,
+    now_us: u64,
+}
+
+impl KeyValue for Database {
+    type Read = Read;
+
+    async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Read>, Error> {
+        let (mut connection, text) = (self.connection().await?, &self.0.table.read);
+        let read = connection.call(async |client| {
+            let read = client.prepare_cached(text).await?;
+            client.query_one(&read, &[&keys]).await
+        });
+        let row = read.await?.ok_or_else(undone)?;
+        let not_valid = |_| {
+            Error::new(
+                ErrorKind::Protocol,
+                "postgres sent values that are not valid",
+            )
+        };
+        let now_us: i64 = row.try_get(0).map_err(not_valid)?;
+        let values: Vec<Option<Vec<u8>>> = row.try_get(1).map_err(not_valid)?;
+        let now_us = match &self.0.clock {
+            Some(clock) => clock.now_us(),
+            None => now_us.max(0) as u64,
+        };
+        let read = Read {
+            connection,
+            keys: keys.to_vec(),
+            values: values.clone(),
+            now_us,
+        };
+        Ok(Snapshot {
+            now_us,
+            values,
+            read,
+        })
+    }
+
+    /// Writes in one statement. Where keys have no rows, a statement before it makes some that are
+    /// empty, because only a row can be locked. Both are sent together, with the begin and the end
+    /// of their transaction, so nothing stays locked while this process computes or dies.
+    async fn write(&self, read: Read, writes: Vec<Write>) -> Result<bool, Error> {
+        let Read {
+            mut connection,
+            keys,
+            values,
+            now_us,
+        } = read;
+        let rows = Rows::new(&keys, &values, &writes, now_us);
+        let table = &self.0.table;
+        let write = connection.call(async |client| {
+            let write = client.prepare_cached(&table.write).await?;
+            let parameters: [&(dyn ToSql + Sync); 6] = [
+                &rows.keys,
+                &rows.before,
+                &rows.values,
+                &rows.expires_ms,
+                &rows.least,
+                &rows.most,
+            ];
+            if rows.missing.is_empty() {
+                return client.execute(&write, &parameters).await;
+            }
+            let fill = client.prepare_cached(&table.fill).await?;
+            let sweep_at = (minutes((now_us / 1_000) as i64) + LEAST_SLACK) as i32;
+            let missing: [&(dyn ToSql + Sync); 2] = [&rows.missing, &sweep_at];
+            // Each future sends when it is first polled, and they are polled in this order.
+            let (begun, filled, written, committed) = join4(
+                client.batch_execute("BEGIN"),
+                client.execute(&fill, &missing),
+                client.execute(&write, &parameters),
+                client.batch_execute("COMMIT"),
+            )
+            .await;
+            begun
+                .and(filled)
+                .and(written)
+                .and_then(|count| committed.map(|()| count))
+        });
+        let written = write.await?;
+        drop(connection);
+        self.sweep(now_us);
+        Ok(written == Some(writes.len() as u64))
+    }
+}
+
+/// The columns of what is compared and written.
+struct Rows<'a> {
+    keys: Vec<&'a [u8]>,
+    /// An empty value stands for a key that was missing.
+    before: Vec<&'a [u8]>,
+    /// `None` for a key that is compared alone. An empty value removes what there was.
+    values: Vec<Option<&'a [u8]>>,
+    expires_ms: Vec<i64>,
+    /// The minutes between which a row may be removed first. It keeps the minute that it has if
+    /// that is one of them.
+    least: Vec<i32>,
+    most: Vec<i32>,
+    missing: Vec<&'a [u8]>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(
+        keys: &'a [Vec<u8>],
+        before: &'a [Option<Vec<u8>>],
+        writes: &'a [Write],
+        now_us: u64,
+    ) -> Self {
+        let (mut writes, now_ms) = (writes.iter().peekable(), (now_us / 1_000) as i64);
+        let mut rows = Self {
+            keys: keys.iter().map(Vec::as_slice).collect(),
+            before: before
+                .iter()
+                .map(|value| value.as_deref().unwrap_or_default())
+                .collect(),
+            values: Vec::with_capacity(keys.len()),
+            expires_ms: Vec::with_capacity(keys.len()),
+            least: Vec::with_capacity(keys.len()),
+            most: Vec::with_capacity(keys.len()),
+            missing: Vec::new(),
+        };
+        for (key, before) in keys.iter().zip(before) {
+            let write = writes.next_if(|write| write.key == *key);
+            let expires_ms = write.map_or(0, |write| write.expires_ms as i64);
+            let life = (expires_ms - now_ms).max(0);
+            let least = minutes(expires_ms.max(now_ms));
+            rows.values
+                .push(write.map(|write| write.value.as_deref().unwrap_or_default()));
+            rows.expires_ms.push(expires_ms);
+            rows.least.push(least as i32);
+            rows.most
+                .push((least + LEAST_SLACK.max(life / 4 / MS_PER_MINUTE)) as i32);
+            if before.is_none() {
+                rows.missing.push(key);
+            }
+        }
+        rows
+    }
+}
+
+/// A connection of the pool. One whose call was given up is closed: its answer is still to come,
+/// and others would wait for it.
+struct Connection {
+    /// `None` once it is dropped.
+    client: Option<Object>,
+    is_in_call: bool,
+}
+
+impl Connection {
+    async fn of(pool: &Pool) -> Result<Self, Error> {
+        let client = pool.get().await;
+        Ok(Self {
+            client: Some(client.map_err(|error| of_pool(&error, pool.status().max_size))?),
+            is_in_call: false,
+        })
+    }
+
+    /// Makes a call. Returns `None` when the server has undone it because others wrote.
+    async fn call<T>(
+        &mut self,
+        call: impl AsyncFnOnce(&Object) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<Option<T>, Error> {
+        let Some(client) = &self.client else {
+            return Err(lost());
+        };
+        self.is_in_call = true;
+        let outcome = call(client).await;
+        self.is_in_call = false;
+        match outcome {
+            Ok(done) => Ok(Some(done)),
+            Err(error) if is_conflict(&error) => Ok(None),
+            Err(error) => Err(sorted(&error)),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.is_in_call {
+            drop(self.client.take().map(Object::take));
+        }
+    }
+}

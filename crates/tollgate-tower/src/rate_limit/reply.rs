@@ -1,0 +1,440 @@
+//! Replies to a request: turns the decision into a verdict, and builds the response to a request that
+//! is rejected.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{Response, request::Parts};
+use smallvec::SmallVec;
+use tollgate::{Cost, Decision, Error, ErrorKind, Key, Priority, reservation::Reservation};
+
+use crate::{
+    charge::{Charge, Charged},
+    decisions::Decisions,
+    headers::{HeaderUpdate, ResponseDetails},
+    key::KeyError,
+    metrics::LabelIndex,
+    outer_layers::OuterWait,
+    rate_limit::{
+        joint::{JointDecision, Part},
+        limits::{LimitRef, Profile, Steps},
+        options::RequestLimiterSource,
+        request::{Admission, Asked, Extras, RequestContext, Verdict},
+        request_limiter::{LimitedRequest, RequestLimiter},
+        reservation::MeteredReservation,
+    },
+    rejection::{Reason, Rejection, add_headers},
+    rpc::RpcName,
+};
+
+/// A decision that denies a request, and what the layer keeps for its policies.
+pub(super) type Denial<'a> = (&'a Decision, Arc<Profile>);
+
+impl<B: 'static> Steps<'_, B> {
+    /// Turns the result of a check into a verdict.
+    // Inlined by force, as `begin` is.
+    #[inline(always)]
+    pub(super) fn judge(
+        self,
+        result: Result<&Decision, &Error>,
+        context: &mut RequestContext,
+        parts: &mut Parts,
+    ) -> Verdict<B> {
+        let (limits, options) = (self.limits, &self.limits.options);
+        let decision = match result {
+            Ok(decision) => decision,
+            Err(error) => return self.judge_error(error, context, parts),
+        };
+        let &mut RequestContext {
+            ref limit,
+            ref key,
+            asked,
+            is_shadow,
+            labels,
+            ..
+        } = context;
+        let profile = limit.get(&limits.fixed).profile;
+        let details = limits.details(key.as_deref());
+        let decisions = options
+            .exposes_decisions
+            .then(|| Decisions::append(decision, &mut parts.extensions));
+        limits.record_decision(
+            profile,
+            decision,
+            labels,
+            &limits.rpc_name(parts),
+            is_shadow,
+        );
+        if decision.is_denied() && !is_shadow {
+            let reason = Reason::of_denial(decision);
+            return Verdict::Reject(self.reject(
+                reason,
+                Some(profile),
+                &[],
+                &details,
+                parts,
+                labels,
+            ));
+        }
+        self.expose_limiter(context, parts);
+        let headers = if is_shadow {
+            HeaderUpdate::EMPTY
+        } else {
+            profile
+                .headers
+                .update(decision, decision.states(), &details)
+        };
+        // A layer that may give the units back raises the wait in the response, once it knows.
+        if headers.is_spent() && options.final_cost.is_none() {
+            OuterWait::store(decision, details.jitter, &mut parts.extensions);
+        }
+        let is_charged =
+            options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
+        let extras = (is_charged || decisions.is_some())
+            .then(|| self.extras(decision, is_charged, context, decisions));
+        Verdict::Admit(Admission::new(headers, extras))
+    }
+
+    /// Turns the error of a check into a verdict.
+    #[cold]
+    fn judge_error(self, error: &Error, context: &RequestContext, parts: &mut Parts) -> Verdict<B> {
+        let is_misconfigured = match error.kind() {
+            ErrorKind::KeyLevels | ErrorKind::CrossSlot => true,
+            ErrorKind::Config => context.asked != Asked::One,
+            ErrorKind::Unsupported => context.asked == Asked::Estimate,
+            _ => false,
+        };
+        if context.is_shadow {
+            self.expose_limiter(context, parts);
+        }
+        if is_misconfigured {
+            let error = KeyError::misconfigured(error.to_string());
+            return self.undecided(
+                Reason::Misconfigured(&error),
+                None,
+                context.is_shadow,
+                parts,
+            );
+        }
+        let profile = context.limit.get(&self.limits.fixed).profile;
+        self.undecided(
+            Reason::of_error(error),
+            Some(profile),
+            context.is_shadow,
+            parts,
+        )
+    }
+
+    /// Turns the result of a reservation into a verdict. A request that is admitted has a meter.
+    #[inline(never)]
+    pub(super) fn judge_reservation(
+        self,
+        result: Result<Reservation, Error>,
+        context: &mut RequestContext,
+        parts: &mut Parts,
+    ) -> Verdict<B> {
+        let mut verdict = self.judge(result.as_ref().map(Reservation::decision), context, parts);
+        if let Verdict::Admit(admission) = &mut verdict {
+            let limiter = context.limit.get(&self.limits.fixed).limiter;
+            let reservation = MeteredReservation::new(limiter, result.ok());
+            parts.extensions.insert(reservation.meter().clone());
+            admission.hold(reservation);
+        }
+        verdict
+    }
+
+    /// Turns the decision of several limits into a verdict.
+    #[inline(never)]
+    pub(super) fn judge_joint(
+        self,
+        result: Result<Option<JointDecision>, Error>,
+        parts: &mut Parts,
+    ) -> Verdict<B> {
+        let (limits, options) = (self.limits, &self.limits.options);
+        let joint = match result {
+            Ok(Some(joint)) => joint,
+            Ok(None) => return self.exempt(parts),
+            Err(error) if error.kind() == ErrorKind::Config => {
+                return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
+            }
+            Err(error) => {
+                return self.undecided(
+                    Reason::of_error(&error),
+                    None,
+                    limits.is_shadow_without_key(),
+                    parts,
+                );
+            }
+        };
+        if let Some((key, reason)) = joint.refused() {
+            return self.undecided(reason, None, limits.is_shadow(key), parts);
+        }
+        let (labels, rpc) = (
+            LabelIndex::of(parts, &limits.gate.labels),
+            limits.rpc_name(parts),
+        );
+        let profile_of = |part: &Part| limits.profile_of(part.charged.decision.policies());
+        for part in joint.all() {
+            let is_shadow = part.is_shadow || !part.is_enforced;
+            limits.record_decision(
+                &profile_of(part),
+                &part.charged.decision,
+                labels,
+                &rpc,
+                is_shadow,
+            );
+        }
+        let mut decisions = None;
+        if options.exposes_decisions {
+            for decision in joint.decisions() {
+                decisions = Some(Decisions::append(decision, &mut parts.extensions));
+            }
+        }
+        let details = limits.details(None);
+        let mut enforced: SmallVec<[Denial<'_>; 4]> = joint
+            .enforced()
+            .map(|part| (&part.charged.decision, profile_of(part)))
+            .collect();
+        // A denial without decisions is of no key.
+        let has_key = joint.parts().next().is_some();
+        let denies = if has_key {
+            !enforced.is_empty()
+        } else {
+            !limits.is_shadow_without_key()
+        };
+        if !joint.is_allowed() && denies {
+            // The response reports the decision with the longest wait. A limit that blocks is not
+            // waited for.
+            let awaited = (0..enforced.len()).max_by_key(|at| wait_of(enforced[*at].0));
+            let awaited =
+                awaited.filter(|_| !enforced.iter().any(|(decision, _)| decision.is_blocked()));
+            let (reason, profile) = match awaited.map(|at| enforced.remove(at)) {
+                Some((decision, profile)) => (Reason::Denied(decision), Some(profile)),
+                None => {
+                    enforced.clear();
+                    (Reason::Blocked, None)
+                }
+            };
+            return Verdict::Reject(self.reject(
+                reason,
+                profile.as_deref(),
+                &enforced,
+                &details,
+                parts,
+                labels,
+            ));
+        }
+        let mut headers = Vec::new();
+        for (decision, profile) in enforced {
+            let update = profile
+                .headers
+                .update(decision, decision.states(), &details);
+            if update.is_spent() && options.final_cost.is_none() {
+                OuterWait::store(decision, details.jitter, &mut parts.extensions);
+            }
+            headers.push(update);
+        }
+        let charge = options
+            .final_cost
+            .as_ref()
+            .filter(|_| joint.is_allowed())
+            .map(|final_cost| {
+                let charged = joint
+                    .all()
+                    .iter()
+                    .map(|part| &part.charged)
+                    .filter(|charged| charged.decision.is_allowed());
+                Charge::new(charged.cloned().collect(), None, final_cost.clone())
+            });
+        let extras = Extras {
+            charge,
+            decisions,
+            headers,
+            reservation: None,
+        };
+        Verdict::Admit(Admission::new(HeaderUpdate::EMPTY, Some(Box::new(extras))))
+    }
+
+    #[cold]
+    pub(super) fn judge_without_key(self, error: &KeyError, parts: &mut Parts) -> Verdict<B> {
+        self.undecided(
+            Reason::of_key_error(error),
+            None,
+            self.limits.is_shadow_without_key(),
+            parts,
+        )
+    }
+
+    /// Lets a request without a decision pass in shadow mode, and rejects it otherwise.
+    #[cold]
+    pub(super) fn undecided(
+        self,
+        reason: Reason<'_>,
+        profile: Option<&Profile>,
+        is_shadow: bool,
+        parts: &mut Parts,
+    ) -> Verdict<B> {
+        if let Reason::Misconfigured(error) = reason {
+            self.limits
+                .gate
+                .log_misconfiguration(error, "requests cannot be rate limited");
+        }
+        if is_shadow {
+            tracing::debug!(?reason, "no decision, the request passes in shadow mode");
+            return self.exempt(parts);
+        }
+        let labels = LabelIndex::of(parts, &self.limits.gate.labels);
+        Verdict::Reject(self.reject(
+            reason,
+            profile,
+            &[],
+            &ResponseDetails::default(),
+            parts,
+            labels,
+        ))
+    }
+
+    /// Returns what is left to do besides the headers when the service has answered.
+    // Not inlined: a charge is large, and the many layers without one would move it.
+    #[inline(never)]
+    fn extras(
+        self,
+        decision: &Decision,
+        is_charged: bool,
+        context: &mut RequestContext,
+        decisions: Option<Decisions>,
+    ) -> Box<Extras> {
+        let RequestContext {
+            limit, key, due, ..
+        } = context;
+        let options = &self.limits.options;
+        let key = key.take().filter(|_| is_charged);
+        let charge = options
+            .final_cost
+            .as_ref()
+            .zip(key)
+            .map(|(final_cost, key)| {
+                // A look that admits a request has charged nothing.
+                let due =
+                    (options.charges_after && decision.cost() == Cost::ZERO).then(|| due.clone());
+                let limiter = limit.get(&self.limits.fixed).limiter.clone();
+                let charged = Charged {
+                    limiter,
+                    key: *key,
+                    decision: decision.clone(),
+                };
+                Charge::new([charged].into_iter().collect(), due, final_cost.clone())
+            });
+        Box::new(Extras {
+            charge,
+            decisions,
+            ..Extras::default()
+        })
+    }
+
+    /// Gives a request the limiter that its service charges further units with, where the layer
+    /// does so.
+    #[inline]
+    fn expose_limiter(self, context: &RequestContext, parts: &mut Parts) {
+        if let (Some(source), Some(key)) = (self.limits.options.request_limiter, &context.key) {
+            let limiter = self.request_limiter(source, key, context, parts);
+            parts.extensions.insert(limiter);
+        }
+    }
+
+    fn request_limiter(
+        self,
+        source: RequestLimiterSource,
+        key: &Key,
+        context: &RequestContext,
+        parts: &Parts,
+    ) -> RequestLimiter {
+        let limit = match source {
+            RequestLimiterSource::Same => context.limit.clone(),
+            RequestLimiterSource::At(own) => LimitRef::Fixed(own),
+        };
+        // The names appear in debug logs alone, so they are copied only for those.
+        let is_logged = tracing::enabled!(tracing::Level::DEBUG);
+        let rpc = if is_logged {
+            self.limits.rpc_name(parts).into_owned()
+        } else {
+            RpcName::NONE
+        };
+        let priority = self
+            .limits
+            .options
+            .priority
+            .as_ref()
+            .map_or(Priority::CRITICAL, |priority| priority(parts));
+        let (limits, key, labels) = (Arc::clone(self.limits), key.clone(), context.labels);
+        RequestLimiter::of_layer(LimitedRequest {
+            limits,
+            limit,
+            key,
+            priority,
+            labels,
+            rpc,
+        })
+    }
+
+    /// Builds the response to a rejected request.
+    ///
+    /// When several limits deny a request, `others` are those beside the one of the reason: the
+    /// header fields list their policies too.
+    pub(super) fn reject(
+        self,
+        reason: Reason<'_>,
+        profile: Option<&Profile>,
+        others: &[Denial<'_>],
+        details: &ResponseDetails,
+        parts: &Parts,
+        labels: LabelIndex,
+    ) -> Response<B> {
+        self.limits
+            .record_rejection(reason, labels, &self.limits.rpc_name(parts));
+        let mut states = reason.states();
+        for state in others.iter().flat_map(|(other, _)| other.states()) {
+            if states
+                .iter()
+                .all(|held| held.policy().name() != state.policy().name())
+            {
+                states.push(state);
+            }
+        }
+        let rejection = Rejection::new(reason, &states, details.jitter, parts);
+        let mut response = self.responder.respond(&rejection);
+        // Header fields that the responder has set stay as they are.
+        let mut own_names = self.limits.options.headers.formats.own_names();
+        let has_own =
+            !others.is_empty() && own_names.any(|name| response.headers().contains_key(name));
+        let adds_retry_after = self.responder.adds_retry_after(&rejection);
+        let writer = profile.map(|profile| &profile.headers);
+        add_headers(
+            &rejection,
+            writer,
+            details,
+            adds_retry_after,
+            response.headers_mut(),
+        );
+        if self.limits.options.exposes_decisions
+            && let Some(decisions) = parts.extensions.get::<Decisions>()
+        {
+            response.extensions_mut().insert(decisions.clone());
+        }
+        for (other, profile) in others.iter().filter(|_| !has_own) {
+            profile
+                .headers
+                .update(other, other.states(), details)
+                .add_to(response.headers_mut());
+        }
+        response
+    }
+}
+
+/// Returns how long the client has to wait for the units of a decision that denies.
+fn wait_of(decision: &Decision) -> Option<Duration> {
+    decision.retry_after().or_else(|| {
+        // A check of no units denies nothing itself: the limit is spent.
+        let spent = decision.states().filter(|state| state.remaining() == 0);
+        spent.map(|state| state.next_unit_after()).max()
+    })
+}
