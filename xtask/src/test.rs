@@ -114,6 +114,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
                     .flatten()
                     .map(|(variable, binary)| (variable, binary)),
             );
+            if needs.is_err() {
+                // In CI a test that is skipped fails. This run fails anyway, and says why once.
+                job.command.env_remove("CI");
+            }
             match &clients {
                 Some(python) => job.command.env(foreign::VARIABLE, python),
                 None => job.command.env_remove(foreign::VARIABLE),
