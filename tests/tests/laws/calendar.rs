@@ -7,7 +7,8 @@ use tollgate::{
     RedisStore, TimeZone, store::Clock,
 };
 use tollgate_test_support::{
-    Dice, InMemory, InRedis, Subject, calls::Script, integers, patient_limiter, policies,
+    Dice, InMemory, InRedis, Subject, calls::Script, decided_at, integers, patient_limiter,
+    policies,
 };
 
 use crate::{drain, key, micros, remaining};
@@ -335,16 +336,8 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
         ],
     );
     let exact = Limiter::new(MemoryStore::new(), year);
-    let decision = limiter
-        .check("acme")
-        .cost(Cost::new(2))
-        .await
-        .expect("a decision");
-    let _ = exact
-        .check("acme")
-        .cost(Cost::new(2))
-        .await
-        .expect("a decision");
+    let decision = decided_at(&limiter, "acme", Cost::new(2)).await;
+    let _ = decided_at(&exact, "acme", Cost::new(2)).await;
     let expected = exact
         .peek("acme")
         .await

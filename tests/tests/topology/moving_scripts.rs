@@ -9,7 +9,7 @@ use tollgate::{
 use tollgate_test_support::{
     PATIENCE, START_US,
     calls::{MixedBatch, MixedSubject, Script},
-    patient_limiter,
+    decided, patient_limiter,
 };
 use tollgate_tests::{RedisServer, Reply, expiry_command};
 
@@ -319,13 +319,7 @@ async fn a_sliding_log_of_a_moving_slot_admits_no_more_than_elsewhere() {
     let admitted = async || {
         let mut admitted = 0;
         for _ in 0..10 {
-            admitted += u64::from(
-                limiter
-                    .check(key.clone())
-                    .await
-                    .expect("a decision")
-                    .is_allowed(),
-            );
+            admitted += u64::from(decided(&limiter, key.clone()).await.is_allowed());
         }
         admitted
     };

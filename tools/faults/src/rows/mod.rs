@@ -22,7 +22,6 @@ mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
-mod service;
 mod soak;
 mod stall;
 
@@ -97,9 +96,6 @@ pub(crate) const ALL: &[Row] = rows! {
     "W17" "permits: the limit is lowered under load" permits::lowered;
     "W18" "permits: an older copy of their state takes over" permits::older_copy;
     "W20" "waiting callers of two processes share the turns" crowd::shared;
-    "V1" "the service for Envoy: more connections than descriptors" service::descriptors;
-    "V2" "the service for Envoy: a flood of one port" service::one_port;
-    "V3" "the service for Envoy: slow and idle clients" service::slow;
 };
 
 /// Load for longer than the rows take together.
