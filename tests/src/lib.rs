@@ -5,7 +5,8 @@
 //! with the test process if that dies first.
 //!
 //! It panics when a program is missing or a condition is not met in time, and the message says
-//! which. A test that cannot run fails; it is not skipped.
+//! which. A test that cannot run fails; those of the crates that need a server are skipped aloud where
+//! there is none, see [`no_server`].
 //!
 //! ```
 //! use tollgate_tests::{Mode, Proxy, RedisServer, Reply};
@@ -32,6 +33,7 @@ pub mod rate_limit_service;
 pub mod refusing_state;
 mod reply;
 pub mod server;
+mod skipped;
 pub mod wait;
 
 pub use client::Client;
@@ -46,5 +48,6 @@ pub use refusing_state::RefusingState;
 pub use reply::Reply;
 pub use server::{
     Authority, Builder, NetworkNamespace, RedisCluster, RedisSentinels, RedisServer, authority,
-    network_namespace,
+    network_namespace, no_server,
 };
+pub use skipped::skipped;

@@ -92,32 +92,19 @@ impl Process {
     /// When it does not build.
     #[must_use]
     pub fn example(name: &str) -> Command {
-        // Built with the profile and the features of the tests, so that nothing is compiled twice.
-        let tested = [
-            "--profile",
-            "test",
-            "--workspace",
-            "--exclude",
-            "tollgate-benches",
-            "--all-features",
-            "--example",
-        ];
-        built_once(&tested, name);
+        built_once("--example", name);
         command(&built().join("examples").join(name))
     }
 
-    /// Builds the program of a package and returns the command that runs it, without `LISTEN` and
-    /// `REDIS_URL`.
-    ///
-    /// It is built as `cargo run -p` builds it for a user: with the features that the package asks
-    /// for, and no others. A test program looks once for each package.
+    /// Builds a program of the workspace and returns the command that runs it, without `LISTEN` and
+    /// `REDIS_URL`, as [`example`](Self::example) does.
     ///
     /// # Panics
     ///
     /// When it does not build.
     #[must_use]
     pub fn program(name: &str) -> Command {
-        built_once(&["--package"], name);
+        built_once("--bin", name);
         command(&built().join(name))
     }
 
@@ -280,17 +267,19 @@ fn command(program: &Path) -> Command {
     command
 }
 
-/// Builds what these arguments select by its name, unless this program has done so.
-fn built_once(selection: &[&str], name: &str) {
+/// Builds an example or a program, unless this program has done so: with the profile and the
+/// features of the tests, so that nothing is compiled twice.
+fn built_once(kind: &str, name: &str) {
     static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     if !current.contains(name) {
         let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         forget_package(&mut build);
         build
-            .args(["build", "--quiet"])
-            .args(selection)
-            .arg(name)
+            .args(["build", "--quiet", "--profile", "test", "--workspace"])
+            .args(["--exclude", "tollgate-benches", "--all-features"])
+            // Cargo counts the features of dev-dependencies only beside an example.
+            .args(["--example", "recorder", kind, name])
             .current_dir(workspace())
             .stdin(Stdio::null());
         assert!(

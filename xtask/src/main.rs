@@ -34,6 +34,7 @@ mod tally;
 mod test;
 #[cfg(test)]
 mod test_index;
+mod times;
 mod versions;
 mod workspace;
 
@@ -46,13 +47,15 @@ The tasks of the project.
 Usage: cargo xtask <task> [arguments]
 
 Tasks:
-  test [--repeat N] [PROGRAM [TEST…]]
-        Runs every test: unit, doc, and integration tests, which start their
-        own servers, two programs at a time. A line says when a program begins
-        and ends. As root it installs redis-server and valkey-server where they
-        are missing, else it says what to install; REDIS_SERVER and
-        VALKEY_SERVER may name binaries. PROGRAM runs one program alone
-        (`store`), or those of a crate, and TEST some of its tests.
+  test [--full] [--repeat N] [PROGRAM [TEST…]]
+        Runs the tests of every promise: unit, doc, and integration tests,
+        which start their own servers, three programs at a time. A line says when
+        a program begins and ends. As root it installs redis-server and
+        valkey-server where they are missing, else it says what to install;
+        REDIS_SERVER and VALKEY_SERVER may name binaries. --full adds the tests
+        of the tools and those that compile projects of their own, and makes
+        streams of random steps ten times as long. PROGRAM runs one program
+        alone (`store`), or those of a crate, and TEST some of its tests.
         The last line is `N passed, N failed, N skipped`.
   test --servers [--quick] [--optional] [SERVER…]
         Runs the laws, the agreement of the scripts and of permits, and the

@@ -4,6 +4,7 @@
 //! Cargo runs one program after the other. Many tests wait, so half of a machine would be idle.
 
 use std::{
+    collections::BTreeMap,
     env,
     io::{self, BufRead, BufReader, Write},
     iter,
@@ -19,12 +20,14 @@ use serde_json::Value;
 use crate::{
     failure::{self, Failure},
     tally::Tally,
+    times::Times,
     workspace::{self, Workspace},
 };
 
 /// The ports of the programs that run at a time: a server that is down for a moment finds its port
-/// again. Each program runs as many of its tests at a time as the machine has processors.
-const PORTS: [&str; 2] = ["20000-25000", "25000-30000"];
+/// again. Each program runs as many of its tests at a time as the machine has processors. A third
+/// one computes while two wait for their servers.
+const PORTS: [&str; 3] = ["20000-23000", "23000-26000", "26000-29000"];
 
 /// A compiled test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,19 +56,20 @@ pub(crate) struct Done {
     took: Duration,
 }
 
-/// Compiles the test programs that these arguments of `cargo test` select.
+/// Compiles the test programs that these arguments of `cargo test` select, with or without those
+/// of the tools.
 ///
 /// # Errors
 ///
 /// When one of them does not compile.
-pub(crate) fn compile(workspace: &Workspace, arguments: &[&str]) -> Result<Vec<Program>, Failure> {
-    let mut build = workspace.cargo_workspace("test");
+pub(crate) fn compile(
+    workspace: &Workspace,
+    with_tools: bool,
+    arguments: &[&str],
+) -> Result<Vec<Program>, Failure> {
+    let mut build = workspace.cargo_test(with_tools);
     build
-        .args([
-            "--all-features",
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["--no-run", "--message-format=json-render-diagnostics"])
         .args(arguments);
     eprintln!("$ {}", failure::spelled(&build));
     Ok(failure::output(&mut build)?
@@ -140,14 +144,22 @@ pub(crate) fn libraries() -> Result<PathBuf, Failure> {
     Ok(path.trim().into())
 }
 
-/// Runs the jobs, the first ones first. Says when each begins and ends, and prints its output as it
-/// ends. All of them run, also after one has failed.
+/// Runs the jobs, the first ones first. Says when each begins and ends, what is left by the times of
+/// the last run, and prints its output as it ends. All of them run, also after one has failed.
 ///
 /// # Errors
 ///
 /// When one of them cannot be started.
-pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Vec<Done>, Failure> {
+pub(crate) fn run(
+    jobs: Vec<Job>,
+    times: &Times,
+    screen: &mut (impl Write + Send),
+) -> Result<Vec<Done>, Failure> {
     let count = jobs.len();
+    // When each began that has not ended.
+    let not_ended: BTreeMap<String, Option<Instant>> =
+        jobs.iter().map(|job| (job.title.clone(), None)).collect();
+    let not_ended = Mutex::new(not_ended);
     let (jobs, done) = (
         Mutex::new(jobs.into_iter().zip(1..)),
         Mutex::new(Vec::new()),
@@ -165,10 +177,23 @@ pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Ve
             let place = format!("[{number}/{count}] {}", job.title);
             say(format!("{place} begins\n").as_bytes());
             job.command.env("TEST_PORTS", ports);
+            lock(&not_ended).insert(job.title.clone(), Some(Instant::now()));
             let (result, mut output) = job.run();
+            let left = {
+                let mut not_ended = lock(&not_ended);
+                not_ended.remove(&job.title);
+                let ran = |began: &Option<Instant>| began.map_or(Duration::ZERO, |at| at.elapsed());
+                times.left(
+                    not_ended
+                        .iter()
+                        .map(|(title, began)| (title.as_str(), ran(began))),
+                    PORTS.len() as u64,
+                )
+            };
+            let left = left.map_or(String::new(), |seconds| format!("; about {seconds} s left"));
             let ended = match &result {
                 Ok(done) => format!(
-                    "{place} ends after {} s: {}\n",
+                    "{place} ends after {} s: {}{left}\n",
                     done.took.as_secs(),
                     done.tally
                 ),
@@ -235,6 +260,11 @@ impl Job {
     }
 }
 
+/// Returns the titles of the programs, and the times that they took.
+pub(crate) fn took(done: &[Done]) -> impl Iterator<Item = (&str, Duration)> {
+    done.iter().map(|done| (done.title.as_str(), done.took))
+}
+
 /// Returns the sum of all tests.
 ///
 /// # Errors
@@ -291,6 +321,10 @@ mod tests {
         }
     }
 
+    fn no_times() -> Times {
+        Times::load(Path::new("/no/such/directory"))
+    }
+
     #[test]
     fn a_message_about_a_test_program_is_read_and_others_are_not() {
         let message = r#"{"reason":"compiler-artifact","manifest_path":"/house/tests/Cargo.toml","target":{"name":"laws","kind":["test"]},
@@ -334,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn two_jobs_run_side_by_side_and_the_output_of_each_stays_together() {
+    fn jobs_run_side_by_side_and_the_output_of_each_stays_together() {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         // Each waits for the other.
         let meet = |mine: &str, other: &str| {
@@ -349,8 +383,12 @@ mod tests {
             job
         };
         let mut screen = Vec::new();
-        let done =
-            run(vec![meet("a", "b"), meet("b", "a")], &mut screen).expect("sh is everywhere");
+        let done = run(
+            vec![meet("a", "b"), meet("b", "a")],
+            &no_times(),
+            &mut screen,
+        )
+        .expect("sh is everywhere");
         assert!(verdict(&done).is_ok());
         assert_eq!(sum(&done).to_string(), "2 passed, 0 failed, 0 skipped");
         let screen = String::from_utf8(screen).expect("text");
@@ -381,7 +419,7 @@ mod tests {
                 .enumerate()
                 .map(|(at, script)| sh(&format!("job{at}"), script))
                 .collect();
-            let done = run(jobs, &mut io::sink()).expect("sh is everywhere");
+            let done = run(jobs, &no_times(), &mut io::sink()).expect("sh is everywhere");
             verdict(&done).map_err(|failure| failure.to_string())
         };
         let passes = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored;'";
@@ -402,6 +440,7 @@ mod tests {
                     title: "gone".to_owned(),
                     command: Command::new("/no/such/program")
                 }],
+                &no_times(),
                 &mut io::sink()
             )
             .is_err()

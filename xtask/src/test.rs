@@ -6,6 +6,7 @@ use crate::{
     failure::Failure,
     foreign, need,
     programs::{self, Job, Program},
+    times::Times,
     workspace::Workspace,
 };
 
@@ -25,9 +26,25 @@ const LONGEST: [&str; 8] = [
 /// The title of the doc tests, which are compiled as they run.
 const DOC_TESTS: &str = "doc tests";
 
-/// The arguments: how often to run, the program, and what to choose of it.
+/// The tests that compile a project of their own with all that it depends on. Only a full run has
+/// them.
+const COMPILING: [&str; 3] = [
+    "a_wrong_attribute_is_reported_where_it_is_wrong_with_what_would_be_right",
+    "the_compiler_names_the_mistake_and_the_remedy",
+    "the_template_of_a_service_builds_limits_by_plan_and_tells_its_metrics",
+];
+
+/// How long streams of random steps are in a full run: ten times as long as without these.
+const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "100000"), ("PAIRS_REQUESTS", "6000")];
+
+/// What a run says that is not full.
+const SHORT: &str = "left out: the tests of the tools, three tests that compile projects of their own, and nine tenths of \
+                     the random streams; `cargo xtask test --full` runs them";
+
+/// The arguments: whether everything runs, how often, the program, and what to choose of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Options<'a> {
+    is_full: bool,
     repeat: u32,
     program: Option<&'a str>,
     choice: &'a [String],
@@ -36,7 +53,7 @@ struct Options<'a> {
 /// Compiles everything, while the network brings the foreign clients, and then runs the programs
 /// and the doc tests side by side.
 ///
-/// Without a Redis server it runs the unit tests alone, and fails with a sentence that says what to
+/// Without a Redis server it runs what needs none, and fails with a sentence that says what to
 /// install.
 ///
 /// # Errors
@@ -48,11 +65,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let needs = need::provide(need::TESTS, workspace.target());
     if let Err(missing) = &needs {
-        eprintln!("*** THE UNIT TESTS RUN ALONE: {missing} ***");
+        eprintln!("*** WHAT NEEDS NO SERVER RUNS ALONE: {missing} ***");
     }
     let (clients, programs) = thread::scope(|scope| {
         let clients = scope.spawn(|| clients(&workspace));
-        let programs = programs::compile(&workspace, &options.selection(&workspace));
+        let selection = options.selection(&workspace);
+        let programs = programs::compile(&workspace, options.is_full, &selection);
         (
             clients.join().unwrap_or_else(|panic| resume_unwind(panic)),
             programs,
@@ -61,7 +79,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let libraries = programs::libraries()?;
     let mut programs = programs?;
     programs.retain(|program| options.program.is_none_or(|name| program.is(name)));
-    programs.retain(|program| needs.is_ok() || program.is("lib"));
+    programs.retain(|program| needs.is_ok() || runs_without_servers(program));
     let mut done = Vec::new();
     for round in 1..=options.repeat {
         if options.repeat > 1 {
@@ -71,10 +89,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             .iter()
             .map(|program: &Program| program.job(&libraries))
             .collect();
-        jobs.iter_mut()
-            .for_each(|job| _ = job.command.args(options.choice));
-        if options.program.is_none() && needs.is_ok() {
-            jobs.push(doc_tests(&workspace));
+        for job in &mut jobs {
+            job.command.args(options.choice);
+            if options.is_full {
+                job.command.envs(FULL);
+            } else {
+                job.command
+                    .args(COMPILING.map(|test| format!("--skip={test}")));
+            }
+        }
+        if options.program.is_none() {
+            jobs.push(doc_tests(&workspace, options.is_full, needs.is_ok()));
         }
         jobs.sort_by_key(|job| {
             LONGEST
@@ -89,14 +114,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
                     .flatten()
                     .map(|(variable, binary)| (variable, binary)),
             );
+            if needs.is_err() {
+                // In CI a test that is skipped fails. This run fails anyway, and says why once.
+                job.command.env_remove("CI");
+            }
             match &clients {
                 Some(python) => job.command.env(foreign::VARIABLE, python),
                 None => job.command.env_remove(foreign::VARIABLE),
             };
         }
-        done.extend(programs::run(jobs, &mut io::stdout())?);
+        let mut times = Times::load(workspace.target());
+        let of_round = programs::run(jobs, &times, &mut io::stdout())?;
+        if options.choice.is_empty() && times.save(programs::took(&of_round)).is_err() {
+            eprintln!("the times of the programs cannot be kept for the next run");
+        }
+        done.extend(of_round);
     }
-    println!("\n{}\n{}", programs::slowest(&done), programs::sum(&done));
+    println!("\n{}", programs::slowest(&done));
+    if !options.is_full {
+        println!("{SHORT}");
+    }
+    println!("{}", programs::sum(&done));
     programs::verdict(&done)?;
     needs.map(|_| ())
 }
@@ -112,39 +150,52 @@ impl<'a> Options<'a> {
     }
 
     fn parse(arguments: &'a [String]) -> Result<Self, Failure> {
-        let (repeat, rest) = match arguments {
-            [word, number, rest @ ..] if word == "--repeat" => {
-                let repeat = number.parse().ok().filter(|repeat| *repeat > 0);
-                (
-                    repeat.ok_or_else(|| {
-                        Failure::new(format!("--repeat takes a number, got {number:?}"))
-                    })?,
-                    rest,
-                )
-            }
-            rest => (1, rest),
+        let mut options = Self {
+            is_full: false,
+            repeat: 1,
+            program: None,
+            choice: &[],
         };
-        match rest {
-            [word, ..] if word.starts_with('-') => {
-                Err(Failure::new(format!("test takes no {word}")))
+        let mut rest = arguments;
+        loop {
+            rest = match rest {
+                [word, rest @ ..] if word == "--full" => {
+                    options.is_full = true;
+                    rest
+                }
+                [word, number, rest @ ..] if word == "--repeat" => {
+                    let repeat = number.parse().ok().filter(|repeat| *repeat > 0);
+                    options.repeat = repeat.ok_or_else(|| {
+                        Failure::new(format!("--repeat takes a number, got {number:?}"))
+                    })?;
+                    rest
+                }
+                [word, ..] if word.starts_with('-') => {
+                    return Err(Failure::new(format!("test takes no {word}")));
+                }
+                [program, choice @ ..] => {
+                    (options.program, options.choice) = (Some(program.as_str()), choice);
+                    return Ok(options);
+                }
+                [] => return Ok(options),
             }
-            [program, choice @ ..] => Ok(Self {
-                repeat,
-                program: Some(program),
-                choice,
-            }),
-            [] => Ok(Self {
-                repeat,
-                program: None,
-                choice: &[],
-            }),
         }
     }
 }
 
-fn doc_tests(workspace: &Workspace) -> Job {
-    let mut command: Command = workspace.cargo_workspace("test");
-    command.args(["--quiet", "--all-features", "--no-fail-fast", "--doc"]);
+/// Returns whether the program needs no server: those of the crates say themselves what they leave
+/// out.
+fn runs_without_servers(program: &Program) -> bool {
+    !program.is("tests") || program.is("model") || program.is("tenants")
+}
+
+fn doc_tests(workspace: &Workspace, with_tools: bool, with_servers: bool) -> Job {
+    let mut command: Command = workspace.cargo_test(with_tools);
+    command.args(["--quiet", "--no-fail-fast", "--doc"]);
+    if !with_servers {
+        // The examples of the library that starts them.
+        command.args(["--", "--skip=tests/src/"]);
+    }
     Job {
         title: DOC_TESTS.to_owned(),
         command,
@@ -170,21 +221,21 @@ mod tests {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        let line = words("--repeat 20 store suite::");
+        let line = words("--repeat 20 --full store suite::");
         let expected = Options {
+            is_full: true,
             repeat: 20,
             program: Some("store"),
-            choice: &line[3..],
+            choice: &line[4..],
         };
         assert_eq!(Options::parse(&line).expect("valid"), expected);
-        assert_eq!(
-            Options::parse(&[]).expect("valid"),
-            Options {
-                repeat: 1,
-                program: None,
-                choice: &[]
-            }
-        );
+        let everything = Options {
+            is_full: false,
+            repeat: 1,
+            program: None,
+            choice: &[],
+        };
+        assert_eq!(Options::parse(&[]).expect("valid"), everything);
         for line in ["--repeat none", "--repeat 0 store", "--test store"] {
             assert!(Options::parse(&words(line)).is_err(), "{line}");
         }

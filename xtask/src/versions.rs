@@ -8,6 +8,7 @@ use crate::{
     programs::{self, Job, Program},
     servers::{self, SERVERS, Server},
     tally::Tally,
+    times::Times,
     workspace::Workspace,
 };
 
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let compiled = programs::compile(
         &workspace,
+        false,
         &PROGRAMS.map(|(name, _)| ["--test", name]).concat(),
     )?;
     let (mut passed, mut failed, mut missing) = (Vec::new(), Vec::new(), Vec::new());
@@ -67,7 +69,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
     }
     // All servers together: while the last program of one runs, those of the next one begin.
-    let done = programs::run(jobs, &mut io::stdout())?;
+    let times = Times::load(workspace.target());
+    let done = programs::run(jobs, &times, &mut io::stdout())?;
     for (server, version) in tried {
         let of_it = on(server, &version);
         let its: Vec<_> = done

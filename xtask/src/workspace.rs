@@ -33,6 +33,15 @@ pub(crate) struct Member {
     pub(crate) package: Value,
 }
 
+impl Member {
+    /// Returns whether it is a program for contributors, in the folder `tools`.
+    fn is_tool(&self) -> bool {
+        let manifest = Path::new(self.package["manifest_path"].as_str().unwrap_or_default());
+        let folder = manifest.parent().and_then(Path::parent);
+        !self.is_published && folder.is_some_and(|folder| folder.ends_with("tools"))
+    }
+}
+
 impl Workspace {
     /// Runs `cargo metadata`.
     ///
@@ -105,6 +114,18 @@ impl Workspace {
     /// Returns the command `cargo <subcommand> --workspace` without the benches.
     pub(crate) fn cargo_workspace(&self, subcommand: &str) -> Command {
         self.cargo_members(subcommand, false)
+    }
+
+    /// Returns the command `cargo test --workspace --all-features` without the benches, with or
+    /// without the tools: no other test needs them, and dependencies have the same features.
+    pub(crate) fn cargo_test(&self, with_tools: bool) -> Command {
+        let mut command = self.cargo_workspace("test");
+        command.arg("--all-features");
+        if !with_tools {
+            let tools = self.members.iter().filter(|member| member.is_tool());
+            tools.for_each(|tool| _ = command.args(["--exclude", &tool.name]));
+        }
+        command
     }
 
     /// Returns the command `cargo <subcommand> --workspace`, with or without the benches.

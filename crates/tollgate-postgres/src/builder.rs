@@ -11,11 +11,7 @@ use tokio_postgres::{
 };
 use tollgate::{Error, ErrorKind, store::Clock};
 
-use crate::{
-    Durability, PostgresStore,
-    database::Database,
-    table::Table,
-};
+use crate::{Durability, PostgresStore, database::Database, table::Table};
 
 /// Builds a [`PostgresStore`].
 ///
@@ -204,11 +200,15 @@ impl PostgresStoreBuilder {
                 ("create", "logged") => self.creates = Some(Durability::Logged),
                 ("create", "unlogged") => self.creates = Some(Durability::Unlogged),
                 ("create", _) => {
-                    return Err(config("the option create of the postgres URL must be logged or unlogged"));
+                    return Err(config(
+                        "the option create of the postgres URL must be logged or unlogged",
+                    ));
                 }
                 ("connections", count) => {
                     let count = count.parse().map_err(|_| {
-                        config("the option connections of the postgres URL must be a number above 0")
+                        config(
+                            "the option connections of the postgres URL must be a number above 0",
+                        )
                     });
                     self.connections = Some(count?);
                 }
@@ -228,7 +228,10 @@ impl PostgresStoreBuilder {
                 "the postgres URL is not valid: expected postgres://[user[:password]@]host[:port][,host…][/database][?options]",
             )
         })?;
-        let connect_timeout = config.get_connect_timeout().copied().unwrap_or(self.connect_timeout);
+        let connect_timeout = config
+            .get_connect_timeout()
+            .copied()
+            .unwrap_or(self.connect_timeout);
         config
             .connect_timeout(connect_timeout)
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
@@ -246,7 +249,12 @@ impl PostgresStoreBuilder {
             recycle: Some(connect_timeout),
         };
         let begin = Hook::async_fn(|client, _| {
-            Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
+            Box::pin(async move {
+                client
+                    .batch_execute(SESSION)
+                    .await
+                    .map_err(HookError::Backend)
+            })
         });
         Pool::builder(manager(config)?)
             .config(settings)
@@ -264,7 +272,11 @@ fn manager(config: Config) -> Result<Manager, Error> {
     match config.get_ssl_mode() {
         SslMode::Disable => Ok(Manager::from_config(config, NoTls, recycling)),
         #[cfg(feature = "tls")]
-        _ => Ok(Manager::from_config(config, crate::tls::connector()?, recycling)),
+        _ => Ok(Manager::from_config(
+            config,
+            crate::tls::connector()?,
+            recycling,
+        )),
         #[cfg(not(feature = "tls"))]
         SslMode::Require => Err(self::config(
             "sslmode=require needs the feature `tls` of the crate tollgate-postgres",

@@ -138,9 +138,9 @@ impl Database {
         if swept != minute {
             let this = self.clone();
             // Rows that are not removed now are removed by the next write, or another process.
-            tokio::spawn(async move {
-                while let Ok(SWEPT_AT_ONCE) = this.sweep_once(minute).await {}
-            });
+            tokio::spawn(
+                async move { while let Ok(SWEPT_AT_ONCE) = this.sweep_once(minute).await {} },
+            );
         }
     }
 
@@ -162,7 +162,10 @@ fn is_missing(error: &Error) -> bool {
 
 /// Reports a statement that the server has undone because others wrote.
 fn undone() -> Error {
-    Error::new(ErrorKind::Busy, "postgres could not order the statement among others")
+    Error::new(
+        ErrorKind::Busy,
+        "postgres could not order the statement among others",
+    )
 }
 
 /// Returns the minute that begins after this time.
@@ -249,7 +252,10 @@ impl KeyValue for Database {
                 client.batch_execute("COMMIT"),
             )
             .await;
-            begun.and(filled).and(written).and_then(|count| committed.map(|()| count))
+            begun
+                .and(filled)
+                .and(written)
+                .and_then(|count| committed.map(|()| count))
         });
         let written = write.await?;
         drop(connection);

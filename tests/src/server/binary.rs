@@ -5,7 +5,10 @@ use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
+
+use crate::skipped;
 
 const BINARIES: [&str; 2] = ["redis-server", "valkey-server"];
 
@@ -17,17 +20,47 @@ const BINARIES: [&str; 2] = ["redis-server", "valkey-server"];
 /// When there is none; a test that needs a server cannot be skipped.
 #[must_use]
 pub fn find() -> PathBuf {
+    found().expect(
+        "this test needs a Redis server: run `cargo xtask test`, which says how to install one, \
+         or install redis-server or valkey-server, or name the binary in REDIS_SERVER",
+    )
+}
+
+/// Returns whether this machine has no server, and then writes that the test of the caller is
+/// skipped. The crates begin their tests with it, so that `cargo test` runs what needs no server.
+///
+/// # Panics
+///
+/// When there is none though `REDIS_SERVER` names one, or in CI.
+#[must_use]
+pub fn no_server() -> bool {
+    if found().is_some() {
+        return false;
+    }
+    assert!(
+        named().is_none(),
+        "REDIS_SERVER names no program: correct or unset it"
+    );
+    let thread = thread::current();
+    skipped(
+        thread.name().unwrap_or("a test"),
+        "it needs redis-server or valkey-server on PATH; `cargo xtask test` runs everything",
+    );
+    true
+}
+
+fn named() -> Option<OsString> {
+    env::var_os("REDIS_SERVER").filter(|chosen| !chosen.is_empty())
+}
+
+fn found() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let found = match env::var_os("REDIS_SERVER").filter(|chosen| !chosen.is_empty()) {
+    match named() {
         Some(chosen) => on_path(&path, &chosen),
         None => BINARIES
             .iter()
             .find_map(|binary| on_path(&path, OsStr::new(binary))),
-    };
-    found.expect(
-        "this test needs a Redis server: run `cargo xtask test`, which installs one, \
-         or install redis-server or valkey-server, or name the binary in REDIS_SERVER",
-    )
+    }
 }
 
 /// Returns the first number of the version of a server.

@@ -26,6 +26,7 @@ mod sentinels;
 pub use authority::Authority;
 pub use binary::find as find_binary;
 pub(crate) use binary::major as binary_major;
+pub use binary::no_server;
 pub use builder::Builder;
 pub use cluster::{RedisCluster, SLOTS};
 pub use network_namespace::NetworkNamespace;

@@ -24,20 +24,26 @@ pub const BATCH: usize = 4_000;
 /// ones, and few steps stay in the processor's cache.
 const AT_ONCE: usize = 200;
 
-/// Returns the number of steps with each algorithm: a million with all of them. The mutants of the
-/// scripts are found by 80 000.
+/// Returns the number of steps with each algorithm: a hundred thousand with all of them.
 ///
-/// The variable `STREAM_STEPS` names another number. `cargo xtask test --servers` makes fewer on
-/// each server, and who has changed a script makes more.
+/// The variable `STREAM_STEPS` names another number. `cargo xtask test --full` makes ten times as
+/// many, `cargo xtask test --servers` fewer on each server, and who has changed a script more.
 ///
 /// # Panics
 ///
 /// When the variable is no number.
 #[must_use]
 pub fn steps() -> usize {
-    env::var("STREAM_STEPS").map_or(100_000, |steps| {
+    env::var("STREAM_STEPS").map_or(10_000, |steps| {
         steps.parse().expect("STREAM_STEPS is a number of steps")
     })
+}
+
+/// Returns the part of these tries that a run makes: all of them where it makes a hundred thousand
+/// [`steps`], as `cargo xtask test --full` does, and a tenth without.
+#[must_use]
+pub fn part_of(tries: u64) -> u64 {
+    (tries * steps() as u64).div_ceil(100_000).min(tries)
 }
 
 /// Returns the seeds of the streams with each algorithm.

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tollgate::{Algorithm, Decision, Key, PolicySet, testing::ALGORITHMS};
 use tollgate_test_support::{
-    Dice, InMap, InMemory, InRedis, POSTGRES, Rows, START_US, Subject, in_postgres,
+    Dice, InMap, InMemory, InRedis, POSTGRES, Rows, START_US, Subject, in_postgres, stream,
 };
 
 /// Tries a law with every algorithm on every store; more often in process, where a try is cheap.
@@ -35,7 +35,7 @@ fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
     let mut redis = InRedis::new();
     let mut postgres = in_postgres(&POSTGRES);
     for algorithm in ALGORITHMS {
-        for seed in 0..200 {
+        for seed in 0..stream::part_of(200) {
             law(&mut InMemory::new(), &mut Dice::new(seed), algorithm);
         }
         for seed in 0..6 {

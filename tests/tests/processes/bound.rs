@@ -1,10 +1,10 @@
 //! Law 1 with four processes at one server, on the real clock: never above the bound, and close to
-//! it.
+//! it. All algorithms have many keys in a full run alone.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tollgate::{Algorithm, Policy, Quota, testing::ALGORITHMS};
-use tollgate_test_support::policies::bound;
+use tollgate_test_support::{policies::bound, stream};
 use tollgate_tests::{Process, RedisServer, machine};
 
 const PROCESSES: usize = 4;
@@ -76,7 +76,7 @@ fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
         let amount = 200;
         let policy =
             Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
-        let (hot, still) = machine::watched(|| spend(algorithm, amount, 1, 4));
+        let (hot, still) = machine::watched(|| spend(algorithm, amount, 1, stream::part_of(4)));
         let passed: u64 = hot.admitted.values().sum();
         let most = bound(&policy, hot.outer_us);
         let least = match algorithm {
@@ -97,6 +97,9 @@ fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
             hot.inner_us
         );
 
+        if stream::part_of(2) < 2 && algorithm != Algorithm::TokenBucket {
+            continue;
+        }
         let amount = 3;
         let policy =
             Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");

@@ -1,5 +1,5 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with
-//! callers that wait, processes with wrong clocks, the quickstart, the examples of priorities, of
+//! callers that wait, processes with wrong clocks, the quickstart, the examples of gRPC, of priorities, of
 //! enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
 //! limits come from a database, that defers jobs, of outgoing calls, of a language model, of long
 //! exports, of WebSockets, with metrics for Prometheus, and that counts in a file, and the
@@ -12,6 +12,7 @@ mod deferred_jobs;
 mod enforcement;
 mod events;
 mod export_permits;
+mod grpc;
 mod http;
 mod leases;
 mod linear;

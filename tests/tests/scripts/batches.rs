@@ -3,8 +3,10 @@
 
 use tollgate::{Cost, Costs, Key, testing::ALGORITHMS};
 use tollgate_test_support::{
-    Dice, InMemory, InRedis, START_US, Subject, calls::Script, policies, state_commands,
-    stored_state, stream::figures,
+    Dice, InMemory, InRedis, START_US, Subject,
+    calls::Script,
+    policies, state_commands, stored_state,
+    stream::{self, figures},
 };
 
 #[test]
@@ -21,7 +23,7 @@ fn a_batch_under_ceilings_decides_as_the_same_checks_one_by_one() {
 fn agree(is_capped: bool) {
     let mut redis = InRedis::new();
     for algorithm in ALGORITHMS {
-        for seed in 0..40 {
+        for seed in 0..stream::part_of(40) {
             redis.run(&["FLUSHALL"]);
             let mut dice = Dice::new(seed);
             let mut oracle = InMemory::new();

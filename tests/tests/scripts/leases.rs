@@ -2,7 +2,7 @@
 
 use tollgate::{Algorithm, CalendarUnit, TimeZone};
 use tollgate_test_support::{
-    Alteration, InRedis, Mutants, compare_leases, find_mutants, leased_algorithms,
+    Alteration, InRedis, Mutants, compare_leases, find_mutants, leased_algorithms, stream,
 };
 
 /// Mistakes in the scripts of leases: the mistake, the algorithm of the stream, the right text and
@@ -187,13 +187,14 @@ units that lapse in a calendar window are written in place
 fn agree(algorithms: &[Algorithm]) {
     let mut redis = InRedis::new();
     let mut granted = 0;
-    for seed in 0..20 {
+    let seeds = stream::part_of(20);
+    for seed in 0..seeds {
         match compare_leases(&mut redis, seed, algorithms, &str::to_owned) {
             Ok(units) => granted += units,
             Err(difference) => panic!("{difference}"),
         }
     }
-    assert!(granted > 1_000, "{granted} units granted");
+    assert!(granted > 50 * seeds, "{granted} units granted");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tollgate::{
 use tollgate_test_support::{
     Deployment, InMemory, InRedis, Kind, Mutants, Subject, find_mutants,
     mixed::{MixedStream, compare},
+    stream,
 };
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
@@ -42,7 +43,7 @@ fn a_mixed_batch_decides_as_the_same_checks_in_process() {
     agree(
         &mut InRedis::new(),
         || Box::new(InMemory::new()),
-        30,
+        stream::part_of(30),
         60,
         MixedStream::new,
     );
@@ -64,7 +65,7 @@ fn a_mixed_batch_under_ceilings_decides_as_the_same_checks_in_process() {
     agree(
         &mut InRedis::new(),
         || Box::new(InMemory::new()),
-        20,
+        stream::part_of(20),
         60,
         MixedStream::capped,
     );

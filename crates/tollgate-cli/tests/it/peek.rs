@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{Cost, Key, Limiter, Policy, Quota, RedisStore, testing::ALGORITHMS};
 use tollgate_rules::{Descriptor, RuleLimiter, RuleSet, Rules};
-use tollgate_tests::RedisServer;
+use tollgate_tests::{RedisServer, no_server};
 
 use super::{File, Run, SHOP, tollgate};
 
@@ -49,6 +49,9 @@ impl Filled {
 
 #[tokio::test]
 async fn a_peek_shows_what_the_limiter_shows_for_every_algorithm() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     for algorithm in ALGORITHMS {
         // An amount that does not divide the period.
@@ -85,6 +88,9 @@ async fn a_peek_shows_what_the_limiter_shows_for_every_algorithm() {
 
 #[tokio::test]
 async fn a_peek_shows_a_debt_as_units_that_are_spent_for_every_algorithm() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     for algorithm in ALGORITHMS {
         let policy = Policy::try_new("api", algorithm, Quota::new(100, LONG)).unwrap();
@@ -130,6 +136,9 @@ async fn a_peek_shows_a_debt_as_units_that_are_spent_for_every_algorithm() {
 
 #[tokio::test]
 async fn a_peek_tells_when_a_cost_fits_and_spends_nothing() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     for algorithm in ALGORITHMS {
         let policy = Policy::try_new("api", algorithm, Quota::new(7, LONG)).unwrap();
@@ -212,6 +221,9 @@ async fn a_peek_tells_when_a_cost_fits_and_spends_nothing() {
 
 #[tokio::test]
 async fn a_reset_tells_for_how_long_a_process_may_go_on_to_deny() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     let store = RedisStore::builder(filled.server.url()).deny_cache_cap(Duration::from_secs(60));
     // The deadline is out of reach of the clock that is moved below.
@@ -249,6 +261,9 @@ async fn a_reset_tells_for_how_long_a_process_may_go_on_to_deny() {
 
 #[tokio::test]
 async fn a_key_is_found_by_its_text_its_address_and_its_redis_key() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     let limiter = filled.limiter(Policy::fixed_window("api", Quota::new(7, LONG)));
     for key in [
@@ -290,6 +305,9 @@ async fn a_key_is_found_by_its_text_its_address_and_its_redis_key() {
 
 #[tokio::test]
 async fn a_key_is_found_by_its_entries_and_the_rules() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     let file = File::new("rules.yaml", SHOP);
     let rules = Rules::new(RuleSet::load(file.path()).unwrap());
@@ -330,6 +348,9 @@ async fn a_key_is_found_by_its_entries_and_the_rules() {
 
 #[tokio::test]
 async fn a_peek_shows_a_window_of_the_calendar_and_the_limit_of_its_rule() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     let rule = "{unit: year, requests_per_unit: 20, time_zone: Europe/Berlin}";
     let file = File::new(
@@ -365,6 +386,9 @@ async fn a_peek_shows_a_window_of_the_calendar_and_the_limit_of_its_rule() {
 
 #[tokio::test]
 async fn a_reset_removes_the_states_of_the_key_alone() {
+    if no_server() {
+        return;
+    }
     let filled = Filled::new().await;
     let window = |name: &'static str| Policy::fixed_window(name, Quota::new(7, LONG));
     let policies = [window("tenant").at_level(1), window("user"), window("more")];

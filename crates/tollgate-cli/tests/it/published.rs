@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate::{Enforcement, Limiter, Policy, Quota, RedisStore};
-use tollgate_tests::{Process, RedisCluster, RedisServer, wait};
+use tollgate_tests::{Process, RedisCluster, RedisServer, no_server, wait};
 
 use super::{Run, tollgate, watch::top};
 
@@ -37,6 +37,9 @@ async fn until_published(server: &RedisServer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
+    if no_server() {
+        return;
+    }
     let server = RedisServer::start();
     let none = run(&server, &["who"]);
     let message = "who needs the limits, and none are published under the prefix tollgate: set the prefix of the services with \
@@ -98,6 +101,9 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_share_of_a_limiter_is_set_listed_and_withdrawn() {
+    if no_server() {
+        return;
+    }
     let server = RedisServer::start();
     let (first, second) = (Enforcement::share(0), Enforcement::share(0));
     let url = server.url();
@@ -172,6 +178,9 @@ async fn the_share_of_a_limiter_is_set_listed_and_withdrawn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_share_that_makes_no_sense_is_refused() {
+    if no_server() {
+        return;
+    }
     let server = RedisServer::start();
     for share in ["101%", "-1%", "2.5%", "a%", "+5%", "%"] {
         let run = tollgate(["enforce", "search", "--redis", &server.url(), "--", share]);
@@ -200,6 +209,9 @@ async fn a_share_that_makes_no_sense_is_refused() {
 
 #[test]
 fn texts_that_cannot_be_read_are_named_and_left_out_and_move_no_cursor() {
+    if no_server() {
+        return;
+    }
     let server = RedisServer::start();
     let hostile = "day=5/d, fixed_window; enforced 7%; limiter \u{1b}[2Jwipe\n\u{202e}";
     for (score, text) in [
@@ -259,6 +271,9 @@ fn texts_that_cannot_be_read_are_named_and_left_out_and_move_no_cursor() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_master_of_a_cluster_may_be_asked() {
+    if no_server() {
+        return;
+    }
     let cluster = RedisCluster::start();
     let urls = cluster
         .urls()

@@ -1,7 +1,7 @@
 //! `tollgate top` on a terminal.
 
 use rustix::process::Signal;
-use tollgate_tests::RedisServer;
+use tollgate_tests::{RedisServer, no_server};
 
 use super::{
     terminal::Terminal,
@@ -11,6 +11,9 @@ use super::{
 
 #[test]
 fn the_screen_shows_the_prefix_and_follows_the_size_of_the_terminal() {
+    if no_server() {
+        return;
+    }
     let redis = RedisServer::start();
     let _ = redis.command(&[
         "ACL",
@@ -50,6 +53,9 @@ fn the_screen_shows_the_prefix_and_follows_the_size_of_the_terminal() {
 
 #[test]
 fn a_signal_that_comes_as_the_screen_opens_restores_the_terminal() {
+    if no_server() {
+        return;
+    }
     let redis = RedisServer::start();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let mut terminal = Terminal::start(&top(&redis.url(), &[]), 24, 80);
@@ -62,6 +68,9 @@ fn a_signal_that_comes_as_the_screen_opens_restores_the_terminal() {
 
 #[test]
 fn plain_lines_on_a_terminal_have_no_escape_codes() {
+    if no_server() {
+        return;
+    }
     let redis = RedisServer::start();
     fill(&redis, [("tollgate:{acme}:api:f1".to_owned(), 7)]);
     let mut terminal = Terminal::start(
@@ -83,6 +92,9 @@ fn plain_lines_on_a_terminal_have_no_escape_codes() {
 
 #[test]
 fn keys_and_signals_end_it_and_restore_the_terminal() {
+    if no_server() {
+        return;
+    }
     let redis = RedisServer::start();
     let ways: [fn(&Terminal); 4] = [
         |terminal| terminal.type_keys(b"q"),

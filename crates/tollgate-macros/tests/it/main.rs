@@ -2,4 +2,5 @@
 
 mod compile_errors;
 mod functions;
+mod period;
 mod waiting;

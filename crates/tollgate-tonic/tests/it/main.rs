@@ -6,7 +6,6 @@ mod call_kinds;
 mod catalogue;
 mod charged_streams;
 mod debug;
-mod examples;
 mod generated;
 mod grpc_web;
 mod interceptors;

@@ -66,7 +66,7 @@ fn run_all(part: usize, is_in_redis: bool, run: impl Fn(&Scenario) -> Result<(),
             .is_some()
     };
     let (most, mut seed, mut sent) = (
-        number("PAIRS_REQUESTS", 6_000_usize) / part,
+        number("PAIRS_REQUESTS", 600_usize) / part,
         number("PAIRS_SEED", 0),
         0,
     );

@@ -1,4 +1,4 @@
-//! The example programs, run as separate processes.
+//! The examples of gRPC.
 
 use std::{
     io::{Read, Write},
@@ -9,23 +9,18 @@ use std::{
 
 use tokio::runtime::Runtime;
 use tokio_stream::StreamExt;
+use tollgate_examples_grpc::helloworld::{HelloRequest, greeter_client::GreeterClient};
 use tollgate_tests::{Process, RedisServer, machine, ports};
-use tonic::{Code, transport::Channel};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
+};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 use tonic_types::StatusExt;
-
-use crate::support::channel;
-
-#[allow(missing_docs, missing_debug_implementations, unreachable_pub, dead_code, clippy::all, reason = "generated")]
-#[rustfmt::skip]
-#[path = "../../../../examples/grpc/helloworld.rs"]
-mod helloworld;
-
-use helloworld::{HelloRequest, greeter_client::GreeterClient};
 
 /// Starts an example on a free port; it counts in `redis` when there is one.
 fn start(name: &str, redis: Option<&RedisServer>) -> (Process, SocketAddr) {
@@ -36,6 +31,11 @@ fn start(name: &str, redis: Option<&RedisServer>) -> (Process, SocketAddr) {
         command.env("REDIS_URL", redis.url());
     }
     (Process::start(command, "Listening on"), address)
+}
+
+async fn channel(address: SocketAddr) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URL");
+    endpoint.connect().await.expect("the server listens")
 }
 
 fn ada() -> HelloRequest {
