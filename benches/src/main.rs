@@ -11,6 +11,7 @@
 
 use std::{env, process::ExitCode};
 
+mod callgrind;
 mod keys;
 mod load;
 mod machine;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
 fn help() -> String {
     let sections = sections::ALL
         .iter()
-        .map(|section| format!("  {:<11}{}\n", section.name, section.about));
+        .map(|section| format!("  {:<13}{}\n", section.name, section.about));
     format!("{HELP}\n{}", sections.collect::<String>())
 }
 

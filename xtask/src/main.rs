@@ -28,7 +28,6 @@ mod plots;
 mod programs;
 mod pypi;
 mod release;
-mod request;
 mod servers;
 mod simulate;
 mod tally;
@@ -66,7 +65,9 @@ Tasks:
   bench [--quick] [SECTION…]
         Tollgate and its peers on the same work, with ratios; --quick ends within
         four minutes. Prints docs/contributors/results/benchmarks.txt, and the
-        project's targets on the standard error.
+        project's targets on the standard error. The section `instructions` counts
+        what a request takes, by callgrind: it needs valgrind, and VALGRIND may
+        name a binary.
   browser [--write] [--optional]
         Drives the page of the playground in headless Chromium, with Playwright
         from npm: the plot, shared limits, an outage, refused input, keyboard,
@@ -116,10 +117,6 @@ Tasks:
         semantic versions, and a rehearsal of the publication. Takes the better
         part of an hour the first time. Tools are installed into the target
         directory. docs/contributors/release.md is the checklist.
-  request
-        Counts the source files that work for a request through a layer with a
-        fixed limiter over Redis, by callgrind. Installs valgrind by the package
-        manager if it is not found; VALGRIND may name a binary.
   simulate [leases [SCHEDULES]]
         Simulates how processes share a server, with the code of the store that
         limits what is under way, and prints
@@ -146,7 +143,6 @@ fn main() -> ExitCode {
         Some("lint") => lint::run(&rest),
         Some("mutants") => mutants::run(&rest),
         Some("release") => release::run(&rest),
-        Some("request") => request::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("simulate") => simulate::run(&rest),
         Some("help" | "--help" | "-h") => {

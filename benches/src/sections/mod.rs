@@ -5,6 +5,7 @@ mod distance;
 mod diversity;
 mod envoy;
 mod http;
+mod instructions;
 mod layer;
 mod leases;
 mod memory;
@@ -100,6 +101,11 @@ pub(crate) const ALL: &[Section] = &[
         about: "an Axum service under wrk",
         run: http::run,
     },
+    Section {
+        name: "instructions",
+        about: "the instructions of a request, by callgrind",
+        run: instructions::run,
+    },
 ];
 
 /// Measures one contestant in this process, which was started for it, and prints the figures.
@@ -107,6 +113,7 @@ pub(crate) fn probe(words: &[String]) {
     let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
     let figures = match word(0) {
         diversity::PROBE => diversity::probe(word(1)),
+        instructions::PROBE => instructions::serve(word(1)),
         name => memory::probe(name),
     };
     println!("{}", figures.map(|figure| figure.to_string()).join(" "));

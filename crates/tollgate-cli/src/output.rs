@@ -82,9 +82,9 @@ pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for sign in text.chars() {
         if is_plain(sign) {
-            shown.push(sign)
+            shown.push(sign);
         } else {
-            shown.extend(sign.escape_unicode())
+            shown.extend(sign.escape_unicode());
         }
     }
     shown

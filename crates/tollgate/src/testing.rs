@@ -91,7 +91,6 @@ pub fn check<'a>(policies: &'a PolicySet, key: &'a Key, charge: &'a Charge) -> C
 
 /// Creates the decision of a check that left these levels: whether the cost fits, and the words of
 /// the reply of a script.
-#[must_use]
 pub fn decided(
     policies: &PolicySet,
     levels: &[(bool, [u64; 4])],

@@ -4,7 +4,6 @@ use tollgate::{Algorithm, Lease, Policy, Quota};
 
 use super::{compiler::Compiler, errors::Trail};
 use crate::{
-    RuleErrorKind,
     document::{Node, Scalar, Value},
     error::Position,
 };
@@ -84,17 +83,9 @@ impl Compiler {
             (Ok(policy), ..) => return Some(policy),
             (Err(_), Err(error), Some(at)) => {
                 let message = error.to_string();
-                self.errors.push_at(
-                    RuleErrorKind::Value,
-                    &trail.field("generation"),
-                    at,
-                    message,
-                );
+                self.errors.refuse(trail.field("generation"), at, message);
             }
-            (Err(error), ..) => {
-                self.errors
-                    .push_at(RuleErrorKind::Value, &trail, at, error.to_string())
-            }
+            (Err(error), ..) => self.errors.refuse(&trail, at, error.to_string()),
         }
         None
     }

@@ -166,10 +166,10 @@ impl Lists {
         for (network, verdict) in allowed.chain(denied) {
             match network.range() {
                 (IpAddr::V4(first), IpAddr::V4(last)) => {
-                    v4.push((first.to_bits(), last.to_bits(), verdict))
+                    v4.push((first.to_bits(), last.to_bits(), verdict));
                 }
                 (IpAddr::V6(first), IpAddr::V6(last)) => {
-                    v6.push((first.to_bits(), last.to_bits(), verdict))
+                    v6.push((first.to_bits(), last.to_bits(), verdict));
                 }
                 _ => unreachable!("a network has addresses of one version"),
             }

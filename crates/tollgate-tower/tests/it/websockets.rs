@@ -214,7 +214,7 @@ async fn dropped_messages_are_counted_and_the_socket_stays_open() {
             dropped
                 .lock()
                 .unwrap()
-                .push((message, refusal.decision().unwrap().retry_after()))
+                .push((message, refusal.decision().unwrap().retry_after()));
         }
     });
     client.send(&["0", "1", "2"]);

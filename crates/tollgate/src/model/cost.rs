@@ -162,6 +162,7 @@ impl Charge {
     }
 
     /// Borrows the charge.
+    #[must_use]
     pub fn borrow(&self) -> ChargeRef<'_> {
         ChargeRef {
             cost: self.cost,

@@ -1,6 +1,16 @@
 //! Keeps the state of policies in Redis, for all replicas: the options and sources of a
 //! [`RedisStore`], such as Sentinels, clusters and pools.
 //!
+//! ```
+//! use tollgate::{RedisStore, redis::RedisSource};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+//! let sentinels = ["redis://s1:26379", "redis://s2:26379"];
+//! let store = RedisStore::builder(RedisSource::sentinel(sentinels, "limits")).prefix("shop").build()?;
+//! assert!(format!("{store:?}").contains("shop"));
+//! # Ok(()) }
+//! ```
+//!
 //! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this
 //! module only.
 // Imports run downward: `builder`, `source` and `diagnosis` use `store`; `store` and its

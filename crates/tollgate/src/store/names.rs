@@ -14,8 +14,19 @@ const PERMITS: &[u8] = b":p1";
 /// The state of a branch is that of the branch's key alone.
 #[inline]
 pub fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
+    write_metered(policy, key, text);
+    write_policy(policy, text);
+}
+
+/// Appends the beginning of the name of a state: the levels that the policy meters.
+#[inline]
+pub(crate) fn write_metered(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     let key = policy.branch_of(key);
     write_subject(policy.metered(key).as_bytes(), key.outermost().len(), text);
+}
+
+/// Appends the rest of it, which is the same for all keys.
+pub(crate) fn write_policy(policy: &Policy, text: &mut Vec<u8>) {
     text.extend_from_slice(policy.name().as_bytes());
     text.push(b':');
     let [algorithm, lease] = policy.tag();
@@ -52,6 +63,8 @@ pub fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
 fn write_subject(levels: &[u8], outermost: usize, text: &mut Vec<u8>) {
     text.extend_from_slice(&levels[..outermost]);
     text.push(b'}');
-    text.extend_from_slice(&levels[outermost..]);
+    if outermost < levels.len() {
+        text.extend_from_slice(&levels[outermost..]);
+    }
     text.push(b':');
 }

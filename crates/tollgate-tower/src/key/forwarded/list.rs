@@ -68,7 +68,7 @@ impl Element {
             // Without `=` the parameter is empty or malformed.
             None => self.is_malformed |= !name.is_empty(),
             Some(hop) if name.eq_ignore_ascii_case(b"for") => {
-                self.is_malformed |= self.address.replace(hop).is_some()
+                self.is_malformed |= self.address.replace(hop).is_some();
             }
             Some(_) => {}
         }

@@ -462,7 +462,7 @@ fn settings_that_make_no_sense_panic_and_name_the_value() {
                 drop(
                     AdaptiveLimiter::builder(Vegas::new())
                         .limits(std::ops::RangeInclusive::new(6, 5)),
-                )
+                );
             },
             "limit 6 is above the highest one 5",
         ),

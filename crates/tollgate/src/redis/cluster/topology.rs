@@ -276,7 +276,7 @@ impl Cluster {
             let is_last = next.is_none();
             match next {
                 Some((address, server)) => {
-                    drop(questions.spawn(async move { ask(&address, &server).await }))
+                    drop(questions.spawn(async move { ask(&address, &server).await }));
                 }
                 None if questions.is_empty() => return Err(failure.unwrap_or_else(unknown)),
                 None => {}

@@ -78,7 +78,7 @@ impl Borrowed {
             Self::Server(connection) => drop(deadpool_redis::Connection::take(connection)),
             #[cfg(feature = "sentinel-pool")]
             Self::Sentinel(connection) => {
-                drop(deadpool_redis::sentinel::Connection::take(connection))
+                drop(deadpool_redis::sentinel::Connection::take(connection));
             }
         }
     }

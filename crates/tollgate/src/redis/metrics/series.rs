@@ -37,7 +37,7 @@ pub(in crate::redis) fn record(backend: &Backend, replicas: &ReplicaCounter) {
         "Time of the last call that counted the replicas."
     );
     let set = |metric: &'static str, value: f64| {
-        gauge!(metric, "store" => backend.prefix.clone()).set(value)
+        gauge!(metric, "store" => backend.prefix.clone()).set(value);
     };
     let servers = backend.known_servers();
     let count = |is: fn(&Sender) -> bool| servers.iter().filter(|sender| is(sender)).count() as f64;
@@ -86,7 +86,7 @@ fn record_leases(backend: &Backend) {
         describe_counter!(name, Unit::Count, text);
     }
     let set = |metric: &'static str, value| {
-        counter!(metric, "store" => backend.prefix.clone()).absolute(value)
+        counter!(metric, "store" => backend.prefix.clone()).absolute(value);
     };
     gauge!(HELD, "store" => backend.prefix.clone()).set(counts.held as f64);
     set(GRANTED, counts.granted);

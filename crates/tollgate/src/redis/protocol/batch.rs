@@ -34,6 +34,7 @@ pub struct MixedArgs {
 impl MixedArgs {
     /// Creates the numbers of a batch at `now`, with space for `subjects` subjects of one run and a
     /// few policies. A time of −1 stands for the server's own clock.
+    #[must_use]
     pub fn new(now: f64, subjects: usize) -> Self {
         let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
         packed.extend_from_slice(&now.to_le_bytes());
@@ -47,6 +48,7 @@ impl MixedArgs {
 
     /// Creates the numbers of a batch that takes reports and grants units. `birth` is a random
     /// number above zero.
+    #[must_use]
     pub fn leasing(now: f64, birth: u64, subjects: usize) -> Self {
         let mut args = Self::new(now, 2 * subjects);
         args.push(birth as f64);
@@ -78,7 +80,7 @@ impl MixedArgs {
 
     fn quotas(&mut self, policies: &PolicySet) {
         for_each_number(policies, self.now, |number| {
-            self.packed.extend_from_slice(&number.to_le_bytes())
+            self.packed.extend_from_slice(&number.to_le_bytes());
         });
     }
 
@@ -97,6 +99,7 @@ impl MixedArgs {
     }
 
     /// Returns the packed numbers: the first argument of the call.
+    #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.packed
     }

@@ -43,11 +43,13 @@ impl Deref for Packed {
 
 /// Packs the numbers of a check, or of a batch of checks that have the same policies and costs.
 #[inline]
+#[must_use]
 pub fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, now, charge, None, policies)
 }
 
 /// Packs the numbers of a check by a process whose clock differs from the time of the check.
+#[must_use]
 pub fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, seen, charge, None, policies)
 }

@@ -10,6 +10,7 @@ mod script;
 mod script_error;
 
 pub use crate::store::names::{write_key, write_permit_key, write_record_key};
+pub(crate) use crate::store::names::{write_metered, write_policy};
 pub use batch::{MixedArgs, MixedReply, Outcome, outcomes};
 pub use check::{OUTSTANDING, Packed, decision, numbers, pack, pack_seen};
 pub(in crate::redis) use error::{

@@ -46,6 +46,7 @@ pub fn pack_refund(
 
 /// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a
 /// commit with this number.
+#[must_use]
 pub fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     let mut packed = Packed::default();
     let mut push = |number: f64| packed.push(number);
@@ -150,6 +151,7 @@ pub fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
 
 /// Packs the numbers of a call for permits, as doubles. A time of −1 stands for the server's own
 /// clock.
+#[must_use]
 pub fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
     let numbers = [
         now,

@@ -126,7 +126,7 @@ impl<'a> Frame<'a> {
                 (_, Some(names)) => match names.split_once(' ').unwrap_or_default() {
                     ("like", _) => {}
                     (verb @ ("numbers" | "next" | "again"), list) => {
-                        self.read(verb, list).lines().for_each(push)
+                        self.read(verb, list).lines().for_each(push);
                     }
                     ("own", name) => self.insert(text, &[name], true, &indent, policy),
                     _ => self.insert(
