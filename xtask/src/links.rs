@@ -12,6 +12,8 @@ use std::{
     process::Command,
 };
 
+use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
+
 use crate::{
     failure::{self, Failure},
     names::Names,
@@ -151,10 +153,10 @@ struct Page {
     targets: Vec<String>,
     /// The labels that are defined, in small letters.
     defined: BTreeSet<String>,
-    /// The labels that are used, in small letters.
+    /// Those of them that are used.
     used: BTreeSet<String>,
-    /// The labels of `[text][label]` and of `` [`label`] ``, which are links and nothing else.
-    surely_links: BTreeSet<String>,
+    /// The labels of `[text][label]` and of `` [`label`] `` that are not defined.
+    undefined: BTreeSet<String>,
     anchors: BTreeSet<String>,
     /// The pieces of code in the prose.
     code: Vec<String>,
@@ -163,95 +165,89 @@ struct Page {
 impl Page {
     fn parse(text: &str) -> Self {
         let mut page = Self::default();
-        let mut prose = String::new();
-        let mut fence = None;
-        // A definition cannot follow a line of a paragraph.
-        let mut is_paragraph = false;
-        for line in text.lines() {
-            let marks = line.trim_start().trim_start_matches("- ");
-            match fence {
-                Some(end) if marks.starts_with(end) => (fence, is_paragraph) = (None, false),
-                Some(_) => {}
-                None => match ["```", "~~~"]
-                    .into_iter()
-                    .find(|mark| marks.starts_with(mark))
-                {
-                    Some(mark) => fence = Some(mark),
-                    None => is_paragraph = page.line(line, is_paragraph, &mut prose),
-                },
+        // A label without a definition is a link to nothing, which `link` judges.
+        let to_nothing = |_: BrokenLink<'_>| Some((CowStr::from(""), CowStr::from("")));
+        let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES;
+        let parser = Parser::new_with_broken_link_callback(text, options, Some(to_nothing));
+        for (label, definition) in parser.reference_definitions().iter() {
+            page.defined.insert(small(label));
+            page.targets.push(definition.dest.to_string());
+        }
+        let mut heading = None;
+        // A footnote names the source of a statement, which is in another repository.
+        let mut is_footnote = false;
+        for event in parser {
+            match event {
+                Event::Start(
+                    Tag::Link {
+                        link_type,
+                        dest_url,
+                        id,
+                        ..
+                    }
+                    | Tag::Image {
+                        link_type,
+                        dest_url,
+                        id,
+                        ..
+                    },
+                ) => page.link(link_type, &dest_url, &id),
+                Event::Start(Tag::FootnoteDefinition(_)) => is_footnote = true,
+                Event::End(TagEnd::FootnoteDefinition) => is_footnote = false,
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => page.heading(&heading.take().unwrap_or_default()),
+                Event::Text(text) => heading.iter_mut().for_each(|it| it.push_str(&text)),
+                Event::Code(code) => {
+                    heading.iter_mut().for_each(|it| it.push_str(&code));
+                    page.code.extend((!is_footnote).then(|| code.to_string()));
+                }
+                Event::Html(html) | Event::InlineHtml(html) => {
+                    let ids = html.split("id=\"").skip(1);
+                    let ids = ids.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
+                    page.anchors.extend(ids);
+                }
+                _ => {}
             }
         }
-        page.links(&masked(&prose));
         page
     }
 
-    /// Reads a heading or a definition, and adds any other line to the prose. Returns whether a
-    /// paragraph may go on.
-    fn line(&mut self, line: &str, is_paragraph: bool, prose: &mut String) -> bool {
-        self.anchors.extend(
-            line.split("id=\"")
-                .skip(1)
-                .filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())),
-        );
-        let definition = line
-            .strip_prefix('[')
-            .filter(|rest| !is_paragraph && !rest.starts_with('^'));
-        if let Some((label, target)) = definition.and_then(|rest| rest.split_once("]: ")) {
-            self.defined.insert(small(&masked(label)));
-            self.targets
-                .extend(target.split_whitespace().next().map(str::to_owned));
-            return false;
-        }
-        // A footnote names the source of a statement, which is in another repository.
-        if !line.starts_with("[^") {
-            self.code
-                .extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
-        }
-        prose.push_str(line);
-        prose.push('\n');
-        let level = line.bytes().take_while(|&byte| byte == b'#').count();
-        let is_heading = (1..=6).contains(&level) && line[level..].starts_with(' ');
-        if is_heading {
-            let slug = slug(line[level..].trim());
-            let repeated = (1..).map(|count| format!("{slug}-{count}"));
-            let free = [slug.clone()]
-                .into_iter()
-                .chain(repeated)
-                .find(|slug| !self.anchors.contains(slug));
-            self.anchors.extend(free);
-        }
-        !is_heading && !line.trim().is_empty()
-    }
-
-    /// Reads the links of prose whose code has no brackets any more.
-    fn links(&mut self, prose: &str) {
-        for (at, _) in prose.match_indices(']') {
-            let rest = &prose[at + 1..];
-            let opening = prose[..at].rfind('[');
-            let label = opening.map_or("", |opening| &prose[opening + 1..at]);
-            if let Some(target) = rest.strip_prefix('(') {
-                let target = target.split([')', ' ', '\n']).next().unwrap_or_default();
-                self.targets
-                    .push(target.trim_matches(['<', '>']).to_owned());
-            } else if let Some((label, _)) =
-                rest.strip_prefix('[').and_then(|rest| rest.split_once(']'))
-            {
-                self.used.insert(small(label));
-                self.surely_links.insert(small(label));
-            } else if label.starts_with('`') && label.ends_with('`') && !rest.starts_with('`') {
-                self.used.insert(small(label));
-                self.surely_links.insert(small(label));
-            } else {
+    fn link(&mut self, kind: LinkType, target: &str, label: &str) {
+        match kind {
+            LinkType::Inline => self.targets.push(target.to_owned()),
+            LinkType::Reference | LinkType::Collapsed | LinkType::Shortcut => {
                 self.used.insert(small(label));
             }
+            LinkType::ReferenceUnknown | LinkType::CollapsedUnknown => {
+                self.undefined.insert(label.to_owned());
+            }
+            LinkType::ShortcutUnknown if label.starts_with('`') && label.ends_with('`') => {
+                self.undefined.insert(label.to_owned());
+            }
+            _ => {}
         }
+    }
+
+    /// Adds the anchor that GitHub and GitLab give a heading.
+    fn heading(&mut self, text: &str) {
+        let kept = text
+            .chars()
+            .filter(|&c| c.is_alphanumeric() || [' ', '-', '_'].contains(&c));
+        let slug: String = kept
+            .flat_map(char::to_lowercase)
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect();
+        let repeated = (1..).map(|count| format!("{slug}-{count}"));
+        let mut names = [slug.clone()].into_iter().chain(repeated);
+        let free = names.find(|name| !self.anchors.contains(name));
+        self.anchors.extend(free);
     }
 
     /// Returns a line for each label that is used and not defined, or defined and not used.
     fn loose_ends(&self) -> Vec<String> {
         let undefined = self
-            .surely_links
-            .difference(&self.defined)
+            .undefined
+            .iter()
             .map(|label| format!("[{label}] is not defined"));
         let unused = self
             .defined
@@ -268,50 +264,6 @@ fn small(label: &str) -> String {
         .collect::<Vec<_>>()
         .join(" ")
         .to_lowercase()
-}
-
-/// Replaces the brackets in pieces of code, where they make no links.
-fn masked(prose: &str) -> String {
-    let mut result = String::with_capacity(prose.len());
-    let mut rest = prose;
-    while let Some(start) = rest.find('`') {
-        let (before, code) = rest.split_at(start);
-        let mark = &code[..code.bytes().take_while(|&byte| byte == b'`').count()];
-        result.push_str(before);
-        let body = &code[mark.len()..];
-        let paragraph = body.split("\n\n").next().unwrap_or(body);
-        match paragraph.split_once(mark) {
-            Some((inside, _)) => {
-                let hidden = inside.replace(['[', '('], "{").replace([']', ')'], "}");
-                result.extend([mark, hidden.as_str(), mark]);
-                rest = &body[inside.len() + mark.len()..];
-            }
-            None => {
-                result.push_str(mark);
-                rest = body;
-            }
-        }
-    }
-    result.push_str(rest);
-    result
-}
-
-/// Returns the anchor that GitHub and GitLab give a heading.
-fn slug(heading: &str) -> String {
-    let mut text = String::new();
-    let mut rest = heading;
-    // A link in a heading counts with its text alone.
-    while let Some((before, after)) = rest.split_once("](") {
-        text.push_str(before);
-        rest = after.split_once(')').map_or("", |(_, rest)| rest);
-    }
-    text.push_str(rest);
-    let kept = text
-        .chars()
-        .filter(|&c| c.is_alphanumeric() || [' ', '-', '_'].contains(&c));
-    kept.flat_map(char::to_lowercase)
-        .map(|c| if c == ' ' { '-' } else { c })
-        .collect()
 }
 
 #[cfg(test)]
@@ -396,7 +348,7 @@ mod tests {
         let page = "[text][one], [`Two`] and [`Three(n)`]. See\n[four]: this is text.\n\n[`two`]: a.md\n[four]: a.md\n[five]: a.md\n";
         let dead = dead_links(&[("a.md", page)]);
         let expected = [
-            "[`three{n}`] is not defined",
+            "[`Three(n)`] is not defined",
             "[one] is not defined",
             "[five] is defined and not used",
         ];

@@ -5,42 +5,24 @@
 //! at the microsecond at which the last answer changes. The test compares the decision, the
 //! remaining units and the waits of every policy, the stored bytes and the expiry.
 
-use std::ops::Range;
-
-use tollgate::{Algorithm, CalendarUnit, TimeZone, testing::ALGORITHMS};
+use tollgate::testing::ALGORITHMS;
 use tollgate_test_support::{
     Deployment, InMap, InRedis, Kind,
     stream::{self, Stream},
 };
 
-const CALENDAR: Algorithm = Algorithm::CalendarWindow {
-    unit: CalendarUnit::Month,
-    zone: TimeZone::UTC,
-};
-
-fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
-    for seed in seeds {
-        let outcome = stream::compare(server, &mut Stream::new(seed, algorithm), &str::to_owned);
-        if let Err(difference) = outcome {
-            panic!("{algorithm:?} seed {seed}: {difference}");
-        }
-    }
-}
+use super::{CALENDAR, agree};
 
 #[test]
 fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
-        for seed in 0..stream::part_of(5) {
-            let outcome = stream::compare(
-                &mut server,
-                &mut Stream::nested(seed, algorithm),
-                &str::to_owned,
-            );
-            if let Err(difference) = outcome {
-                panic!("{algorithm:?} seed {seed}: {difference}");
-            }
-        }
+        agree(
+            &mut server,
+            Stream::nested,
+            algorithm,
+            0..stream::part_of(5),
+        );
     }
 }
 
@@ -48,16 +30,12 @@ fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
 fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
-        for seed in 0..stream::part_of(5) {
-            let outcome = stream::compare(
-                &mut server,
-                &mut Stream::branched(seed, algorithm),
-                &str::to_owned,
-            );
-            if let Err(difference) = outcome {
-                panic!("{algorithm:?} seed {seed}: {difference}");
-            }
-        }
+        agree(
+            &mut server,
+            Stream::branched,
+            algorithm,
+            0..stream::part_of(5),
+        );
     }
 }
 
@@ -65,16 +43,12 @@ fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
 fn checks_under_ceilings_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
-        for seed in 0..stream::part_of(10) {
-            let outcome = stream::compare(
-                &mut server,
-                &mut Stream::capped(seed, algorithm),
-                &str::to_owned,
-            );
-            if let Err(difference) = outcome {
-                panic!("{algorithm:?} seed {seed}: {difference}");
-            }
-        }
+        agree(
+            &mut server,
+            Stream::capped,
+            algorithm,
+            0..stream::part_of(10),
+        );
     }
 }
 
@@ -82,16 +56,12 @@ fn checks_under_ceilings_agree_with_their_scripts() {
 fn looks_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
-        for seed in 0..stream::part_of(3) {
-            let outcome = stream::compare(
-                &mut server,
-                &mut Stream::changing(seed, algorithm),
-                &str::to_owned,
-            );
-            if let Err(difference) = outcome {
-                panic!("{algorithm:?} seed {seed}: {difference}");
-            }
-        }
+        agree(
+            &mut server,
+            Stream::changing,
+            algorithm,
+            0..stream::part_of(3),
+        );
     }
 }
 
@@ -107,8 +77,9 @@ fn every_algorithm_agrees_with_its_script_on_valkey() {
     };
     let mut valkey = InRedis::on(server);
     for algorithm in ALGORITHMS {
-        agree_on(
+        agree(
             &mut valkey,
+            Stream::new,
             algorithm,
             1_000_000..1_000_000 + stream::part_of(3),
         );
@@ -117,7 +88,7 @@ fn every_algorithm_agrees_with_its_script_on_valkey() {
 
 #[test]
 fn the_adapter_over_a_map_decides_and_stores_as_in_process_whatever_others_write_meanwhile() {
-    let agree = |algorithm| {
+    let adapted = |algorithm| {
         for (seed, stream) in [
             Stream::changing,
             Stream::nested,
@@ -137,7 +108,7 @@ fn the_adapter_over_a_map_decides_and_stores_as_in_process_whatever_others_write
     };
     std::thread::scope(|scope| {
         for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
-            scope.spawn(move || agree(algorithm));
+            scope.spawn(move || adapted(algorithm));
         }
     });
 }
@@ -147,7 +118,8 @@ fn every_algorithm_agrees_with_its_script() {
     // Each with a server of its own.
     std::thread::scope(|scope| {
         for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
-            scope.spawn(move || agree_on(&mut InRedis::new(), algorithm, stream::seeds()));
+            scope
+                .spawn(move || agree(&mut InRedis::new(), Stream::new, algorithm, stream::seeds()));
         }
     });
 }

@@ -4,7 +4,6 @@
 
 use tollgate::{
     Algorithm::{self, FixedWindow, SlidingLog, SlidingWindow, TokenBucket},
-    CalendarUnit, TimeZone,
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
@@ -13,7 +12,7 @@ use tollgate_test_support::{
     stream,
 };
 
-const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
+use super::{BUCKETS, CALENDAR};
 
 fn agree(
     redis: &mut InRedis,
@@ -22,11 +21,7 @@ fn agree(
     rounds: usize,
     stream: fn(u64, Algorithm) -> MixedStream,
 ) {
-    let calendar = Algorithm::CalendarWindow {
-        unit: CalendarUnit::Month,
-        zone: TimeZone::UTC,
-    };
-    for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
+    for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
         for seed in 0..seeds {
             let mut stream = stream(seed, algorithm);
             if let Err(disagreement) =

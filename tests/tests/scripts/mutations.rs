@@ -3,17 +3,13 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, TimeZone};
+use tollgate::Algorithm;
 use tollgate_test_support::{
     InRedis, Mutants, find_mutants,
     stream::{self, Stream},
 };
 
-const CALENDAR: Algorithm = Algorithm::CalendarWindow {
-    unit: CalendarUnit::Month,
-    zone: TimeZone::UTC,
-};
-
+use super::{BUCKETS, CALENDAR};
 use Algorithm::{
     FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
     WindowFromFirstHit,
@@ -23,8 +19,6 @@ const LOCKOUT: Algorithm = Algorithm::Lockout {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(5),
 };
-
-const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
 const MUTANTS: &[Mutants] = &[
     (

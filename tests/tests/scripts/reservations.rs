@@ -2,14 +2,11 @@
 //! keys in debt, on ids that are used twice, on commits that come late or again, and on changed
 //! policies. Mistakes in the scripts are found.
 
-use std::ops::Range;
-
 use tollgate::{
     Algorithm::{
-        self, FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
+        FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
         WindowFromFirstHit,
     },
-    CalendarUnit, TimeZone,
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
@@ -17,25 +14,7 @@ use tollgate_test_support::{
     stream::{self, Stream},
 };
 
-const CALENDAR: Algorithm = Algorithm::CalendarWindow {
-    unit: CalendarUnit::Month,
-    zone: TimeZone::UTC,
-};
-
-const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
-
-fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
-    for seed in seeds {
-        let outcome = stream::compare(
-            server,
-            &mut Stream::reserving(seed, algorithm),
-            &str::to_owned,
-        );
-        if let Err(difference) = outcome {
-            panic!("{algorithm:?} seed {seed}: {difference}");
-        }
-    }
-}
+use super::{BUCKETS, CALENDAR, agree};
 
 #[test]
 fn reservations_on_valkey_agree_with_the_rust_functions() {
@@ -48,8 +27,9 @@ fn reservations_on_valkey_agree_with_the_rust_functions() {
     };
     let mut valkey = InRedis::on(server);
     for algorithm in ALGORITHMS {
-        agree_on(
+        agree(
             &mut valkey,
+            Stream::reserving,
             algorithm,
             1_000_000..1_000_000 + stream::part_of(2),
         );
@@ -61,7 +41,14 @@ fn reservations_on_every_algorithm_agree_with_their_scripts() {
     // Each with a server of its own.
     std::thread::scope(|scope| {
         for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
-            scope.spawn(move || agree_on(&mut InRedis::new(), algorithm, stream::seeds()));
+            scope.spawn(move || {
+                agree(
+                    &mut InRedis::new(),
+                    Stream::reserving,
+                    algorithm,
+                    stream::seeds(),
+                )
+            });
         }
     });
 }

@@ -11,26 +11,6 @@ async fn settle() {
     tokio::time::sleep(LATENCY * 2).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_thousand_requests_of_a_tenant_share_one_fetch() {
-    let source = Source::new();
-    source.set_amount(7, 500);
-    let tenants = source.tenants();
-    let mut requests = JoinSet::new();
-    for _ in 0..1_000 {
-        let tenants = tenants.clone();
-        requests.spawn(async move { amount(&tenants, 7).await });
-    }
-    assert!(
-        requests
-            .join_all()
-            .await
-            .into_iter()
-            .all(|amount| amount == Some(500))
-    );
-    assert_eq!(source.fetches(), 1);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn threads_share_one_fetch_of_each_tenant() {
     let source = Source::new();

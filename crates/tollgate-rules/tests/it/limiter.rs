@@ -7,8 +7,8 @@ use tollgate::{
     store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_rules::{
-    CheckError, Code, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter,
-    RuleSet, Rules, Unit,
+    CheckError, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter, RuleSet,
+    Rules, Unit,
 };
 
 use super::{envoy_rules, rules};
@@ -53,28 +53,6 @@ descriptors:
 ";
 
 #[tokio::test]
-async fn a_denied_request_is_free_on_every_descriptor() {
-    let (limiter, _) = on_memory(rules(RULES));
-    let request = keys(&["three", "one"]);
-    assert!(limiter.check("d", &request, 1).await.unwrap().is_allowed());
-    for _ in 0..5 {
-        let decision = limiter.check("d", &request, 1).await.unwrap();
-        let codes: Vec<_> = decision
-            .verdict()
-            .statuses()
-            .iter()
-            .map(|status| status.code())
-            .collect();
-        assert_eq!(
-            (decision.is_denied(), codes),
-            (true, vec![Code::Ok, Code::OverLimit])
-        );
-        assert_eq!(decision.retry_after(), Some(Duration::from_secs(3_600)));
-    }
-    assert_eq!(remaining(&limiter, "three").await, 2);
-}
-
-#[tokio::test]
 async fn a_request_of_the_mode_envoy_is_charged_when_it_is_denied() {
     let (limiter, _) = on_memory(envoy_rules(RULES));
     let request = keys(&["three", "one"]);
@@ -95,18 +73,6 @@ async fn a_request_of_the_mode_envoy_is_charged_when_it_is_denied() {
     assert!(passes(&limiter, &["three"], 2).await);
     assert!(!passes(&limiter, &["three"], 2).await);
     assert!(passes(&limiter, &["three"], 1).await);
-}
-
-#[tokio::test]
-async fn a_rule_of_zero_requests_denies_and_the_others_are_refunded() {
-    let (limiter, _) = on_memory(rules(RULES));
-    let decision = limiter
-        .check("d", &keys(&["three", "never"]), 1)
-        .await
-        .unwrap();
-    assert!(decision.is_denied());
-    assert_eq!(decision.retry_after(), None, "no wait helps");
-    assert_eq!(remaining(&limiter, "three").await, 3);
 }
 
 #[tokio::test]

@@ -151,41 +151,6 @@ fn a_request_without_domain_or_descriptors_is_refused() {
 }
 
 #[test]
-fn hits_are_those_of_the_descriptor_or_of_the_request_and_at_least_one() {
-    let rules = ways();
-    let request = [
-        Descriptor::from([("plain", "x")]),
-        Descriptor::from([("other", "x")]).with_hits(0),
-    ];
-    for (hits, expected) in [(0, [1, 0]), (1, [1, 0]), (7, [7, 0])] {
-        let plan = rules.plan("d", &request, hits).unwrap();
-        assert_eq!(
-            plan.iter()
-                .map(|planned| planned.hits())
-                .collect::<Vec<_>>(),
-            expected
-        );
-    }
-}
-
-#[test]
-fn one_descriptor_over_its_limit_denies_the_request() {
-    let rules = ways();
-    let request = request(&["plain", "other", "unknown"]);
-    let plan = rules.plan("d", &request, 0).unwrap();
-    let modes = GlobalModes::default();
-    assert_eq!(
-        codes(&plan, &[passed(1), passed(1), None], modes).0,
-        Code::Ok
-    );
-    let (code, statuses) = codes(&plan, &[passed(1), failed(), None], modes);
-    assert_eq!(
-        (code, statuses),
-        (Code::OverLimit, vec![Code::Ok, Code::OverLimit, Code::Ok])
-    );
-}
-
-#[test]
 fn a_rule_in_shadow_mode_passes_and_counts_what_it_would_deny() {
     let rules = ways();
     let request = request(&["shadow"]);

@@ -1,9 +1,7 @@
 //! Limits in interceptors.
 
-use std::time::Duration;
-
 use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore, limiter::events, store::Clock};
-use tollgate_tests::{Log, RedisServer, no_server};
+use tollgate_tests::Log;
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
     key::{Metadata, Method, key_of},
@@ -342,48 +340,6 @@ async fn an_interceptor_passes_the_request_on_unchanged() {
     let mut interceptor =
         RateLimitInterceptor::new(limiter(TWO), Metadata::new("x-api-key")).unwrap();
     assert_eq!(format!("{:?}", interceptor.call(request).unwrap()), before);
-}
-
-#[tokio::test]
-async fn over_redis_an_async_interceptor_and_an_interceptor_behind_a_layer_limit_calls() {
-    if no_server() {
-        return;
-    }
-    let redis = RedisServer::start();
-    let limiter = async || {
-        let store = RedisStore::connect(redis.url()).await.unwrap();
-        Limiter::builder(store)
-            .policies(TWO)
-            .deadline(Duration::from_secs(30))
-            .build()
-    };
-    // The fourth call is denied from the cache of denials in process.
-    let expected = [
-        Code::Ok,
-        Code::Ok,
-        Code::ResourceExhausted,
-        Code::ResourceExhausted,
-    ];
-
-    let layer = tollgate_tonic::builder(limiter().await, Metadata::new("x-api-key"));
-    let layer = layer.shadow(true).expose_decisions(true).build();
-    let interceptor = RateLimitInterceptor::after_layer();
-    let server = Server::builder()
-        .layer(layer)
-        .add_service(EchoServer::with_interceptor(Echoing, interceptor));
-    assert_eq!(
-        codes(&mut client(serve(server).await).await, "acme", 4).await,
-        expected
-    );
-
-    let interceptor = AsyncRateLimitInterceptor::new(limiter().await, Metadata::new("x-api-key"));
-    let server = Server::builder()
-        .layer(async_interceptor(interceptor))
-        .add_service(EchoServer::new(Echoing));
-    assert_eq!(
-        codes(&mut client(serve(server).await).await, "other", 4).await,
-        expected
-    );
 }
 
 /// Compiles for a future that a task of a runtime with several threads may await.

@@ -10,7 +10,7 @@ use axum::{
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tollgate_tonic::{
-    GrpcStatus, MethodLimiters, health_and_reflection,
+    GrpcStatus, MethodLimiters,
     key::{Metadata, Method, Service},
 };
 use tollgate_tower::{
@@ -83,29 +83,6 @@ async fn one_service_of_many_is_limited_and_keeps_its_name() {
     for _ in 0..3 {
         assert!(health.check(HealthCheckRequest::default()).await.is_ok());
     }
-}
-
-#[tokio::test]
-async fn health_checks_can_be_exempted() {
-    let (_, health) = tonic_health::server::health_reporter();
-    let layer = tollgate_tonic::builder(limiter(TWO), Global)
-        .exempt(health_and_reflection())
-        .build();
-    let address = serve(
-        Server::builder()
-            .layer(layer)
-            .add_service(health)
-            .add_service(EchoServer::new(Echoing)),
-    )
-    .await;
-    let mut health = HealthClient::new(channel(address).await);
-    for _ in 0..5 {
-        assert!(health.check(HealthCheckRequest::default()).await.is_ok());
-    }
-    assert_eq!(
-        codes(&mut client(address).await, "acme", 3).await,
-        TWO_OF_THREE
-    );
 }
 
 #[tokio::test]

@@ -1,120 +1,20 @@
-//! Policies at the levels of a nested key.
+//! Policies at the levels of a nested key: what a key with branches does not show.
 
 use std::time::Duration;
 
-use tollgate::{
-    Cost, Key, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS,
-};
-use tollgate_test_support::{
-    Deployment, Dice, START_US, decided, patient_limiter, policies, remaining_of_each,
-};
+use tollgate::{Cost, Key, Policy, PolicySet, Quota};
+use tollgate_test_support::{Deployment, decided, patient_limiter, remaining_of_each};
 
-use super::{
-    decisions::{SCRIPTS, agree, in_order},
-    load, store,
-};
+use super::store;
 
-/// The quota of the outer level, and the number of inner keys that compete for it.
+/// The quota of the outer level.
 const OUTER: u64 = 20;
-const INNER: u64 = 300;
 
 fn policies() -> PolicySet {
     PolicySet::from([
         Policy::token_bucket("outer", Quota::per_day(OUTER)).at_level(1),
         Policy::fixed_window("inner", Quota::per_day(2)),
     ])
-}
-
-pub(super) async fn a_batch_spends_exactly_the_quota_of_an_outer_level(deployment: &Deployment) {
-    let set = policies();
-    let store = store(deployment, "one-batch", &set).await;
-    let limiter = patient_limiter(store, set);
-    for outermost in 0..3_u64 {
-        // All checks wait in one task, so they leave in few batches.
-        let checks = (0..INNER)
-            .map(|inner| {
-                limiter
-                    .check(Key::from(outermost).child(inner))
-                    .into_future()
-            })
-            .collect();
-        let decisions = in_order(checks).await;
-        let admitted: Vec<_> = decisions
-            .iter()
-            .map(|decision| decision.is_allowed())
-            .collect();
-        let first: Vec<_> = (0..INNER).map(|at| at < OUTER).collect();
-        assert_eq!(admitted, first, "the first checks have the quota");
-    }
-    let keys = deployment
-        .masters()
-        .iter()
-        .map(|master| master.command(&["DBSIZE"]).int() as u64)
-        .sum::<u64>();
-    assert_eq!(keys, 3 * (1 + OUTER), "a denial creates no key");
-    deployment.assert_every_key_expires();
-}
-
-pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deployment: &Deployment) {
-    const OUTERMOST: u64 = 3;
-    const AMOUNT: u64 = 300;
-    let outer = Policy::fixed_window("outer", Quota::per_day(AMOUNT)).at_level(1);
-    let set = PolicySet::from([outer, Policy::token_bucket("inner", Quota::per_day(1_000))]);
-    let store = store(deployment, "tasks", &set).await;
-    let limiter = patient_limiter(store, set);
-    let before = deployment.calls(SCRIPTS);
-    let tasks: Vec<_> = (0..3_000_u64)
-        .map(|at| {
-            let limiter = limiter.clone();
-            // Several outer levels, equal keys and two costs, in one queue.
-            let (outermost, key) = (at % OUTERMOST, Key::from(at % OUTERMOST).child(at % 50));
-            let cost = Cost::new(1 + at % 2);
-            tokio::spawn(async move {
-                let decision = limiter.check(key).cost(cost).await.expect("a decision");
-                (
-                    outermost,
-                    if decision.is_allowed() {
-                        cost.units()
-                    } else {
-                        0
-                    },
-                )
-            })
-        })
-        .collect();
-    let mut spent = [0; OUTERMOST as usize];
-    for task in tasks {
-        let (outermost, units) = task.await.expect("a task");
-        spent[outermost as usize] += units;
-    }
-    assert_eq!(spent, [AMOUNT; OUTERMOST as usize]);
-    assert!(
-        deployment.calls(SCRIPTS) - before <= 3_000,
-        "no check is sent twice"
-    );
-}
-
-pub(super) async fn nested_decisions_are_those_of_the_in_process_store(deployment: &Deployment) {
-    let clock = Clock::manual(START_US);
-    let redis = deployment
-        .builder("agree")
-        .clock(clock.clone())
-        .connect()
-        .await
-        .expect("a store");
-    let memory = MemoryStore::builder().clock(clock.clone()).build();
-    for (seed, algorithm) in (0..).zip(ALGORITHMS) {
-        let mut dice = Dice::new(seed);
-        let set = policies::nested_set(&mut dice, algorithm, 4);
-        load(deployment, &set);
-        let key = |dice: &mut Dice| {
-            Key::from((seed, dice.below(3)))
-                .child(dice.below(3))
-                .child(dice.below(2))
-        };
-        agree(&set, &redis, &memory, &clock, &mut dice, key).await;
-    }
-    deployment.assert_every_key_expires();
 }
 
 pub(super) async fn all_states_of_a_nested_key_lie_in_one_slot(deployment: &Deployment) {

@@ -50,40 +50,51 @@ pub(super) fn all() -> Vec<Row> {
     .collect()
 }
 
+/// Reads lines of the form `input | 200 429 | request | request`.
+fn table(lines: &str, request: impl Fn(&str) -> Vec<u8>) -> Vec<Row> {
+    let read = |line: &str| {
+        let mut cells = line.trim().split(" | ");
+        let input = cells.next().unwrap_or_default();
+        let statuses = cells.next().unwrap_or_default().split(' ');
+        let expected: Vec<u16> = statuses.map(|status| status.parse().unwrap()).collect();
+        row(input, cells.map(&request), &expected)
+    };
+    lines.trim().lines().map(read).collect()
+}
+
 fn keys() -> Vec<Row> {
     let twice: [(&str, &[u8]); 2] = [("x-api-key", b"a"), ("X-Api-Key", b"a")];
-    let secret = |bytes: &[u8]| [SECRET.as_bytes(), bytes].concat();
-    vec![
-        row("no key", [get("/header", &[])], &[400]),
-        row(
-            "no key, the peer instead",
-            [get("/or", &[]), get("/or", &[])],
-            &SAME,
-        ),
-        row(
-            "no key, exempt",
-            [get("/exempt", &[]), get("/exempt", &[])],
-            &DIFFERENT,
-        ),
+    let capitals = request("GET", "/header", &[("X-API-KEY", b"a")]);
+    let secret = |bytes: &[u8]| api_key(&[SECRET.as_bytes(), bytes].concat());
+    let nothing = "
+        no key | 400 | /header
+        no key, the peer instead | 200 429 | /or | /or
+        no key, exempt | 200 200 | /exempt | /exempt
+    ";
+    let values = "
+        two values in one line are one value | 200 200 | a, b | a
+        the value of a header in capitals | 200 200 | a | A
+        UTF-8 | 200 429 | ключ | ключ
+        a tab inside | 200 200 | a\tb | a b
+        Lua and RESP | 200 200 | '] = 1; redis.call('FLUSHALL') | $3\\r\\nfoo
+        braces | 200 200 200 200 429 | {} | { | } | }{ | {}
+        escaped braces | 200 200 200 | { | %7b | %7B
+        a colon, a comma, a per cent | 200 200 200 200 | : | , | % | %%
+        the text of a number is not the number | 200 200 | 7 | #7
+    ";
+    let mut rows = table(nothing, |target| get(target, &[]));
+    rows.extend(table(values, |value| api_key(value.as_bytes())));
+    let or = [get("/or", &[("x-api-key", "")]), get("/or", &[])];
+    let utf_8 = [b"\xff\xfe", b"\xff\xfe", b"\xff\xff"].map(|bytes| secret(bytes));
+    let lines = [secret(b"\r\nx-other: b"), secret(b"")];
+    rows.extend([
         row("an empty value", [api_key(b"")], &[400]),
         row("a blank value", [api_key(b" \t ")], &[400]),
-        row(
-            "an empty value is not the peer",
-            [
-                request("GET", "/or", &[("x-api-key", b"")]),
-                get("/or", &[]),
-            ],
-            &SAME,
-        ),
+        row("an empty value is not the peer", or, &SAME),
         row(
             "a value in two lines",
             [request("GET", "/header", &twice)],
             &[400],
-        ),
-        row(
-            "two values in one line are one value",
-            [api_key(b"a, b"), api_key(b"a")],
-            &DIFFERENT,
         ),
         row(
             "blanks around a value",
@@ -92,84 +103,18 @@ fn keys() -> Vec<Row> {
         ),
         row(
             "the name of a header in capitals",
-            [
-                request("GET", "/header", &[("X-API-KEY", b"a")]),
-                api_key(b"a"),
-            ],
+            [capitals, api_key(b"a")],
             &SAME,
         ),
-        row(
-            "the value of a header in capitals",
-            [api_key(b"a"), api_key(b"A")],
-            &DIFFERENT,
-        ),
-        row(
-            "invalid UTF-8",
-            [
-                api_key(&secret(b"\xff\xfe")),
-                api_key(&secret(b"\xff\xfe")),
-                api_key(&secret(b"\xff\xff")),
-            ],
-            &[200, 429, 200],
-        ),
-        row(
-            "UTF-8",
-            [api_key("ключ".as_bytes()), api_key("ключ".as_bytes())],
-            &SAME,
-        ),
-        row("NUL", [api_key(&secret(b"\0"))], &[400]),
-        row("a control byte", [api_key(&secret(b"\x01"))], &[400]),
-        row("DEL", [api_key(&secret(b"\x7f"))], &[400]),
-        row(
-            "a tab inside",
-            [api_key(b"a\tb"), api_key(b"a b")],
-            &DIFFERENT,
-        ),
-        row(
-            "CR and LF make another header",
-            [
-                api_key(&secret(b"\r\nx-other: b")),
-                api_key(SECRET.as_bytes()),
-            ],
-            &SAME,
-        ),
-        row("CR alone", [api_key(&secret(b"\rb"))], &[400]),
-        row("a folded line", [api_key(&secret(b"\r\n b"))], &[400]),
-        row(
-            "Lua and RESP",
-            [
-                api_key(b"'] = 1; redis.call('FLUSHALL')"),
-                api_key(b"$3\\r\\nfoo"),
-            ],
-            &DIFFERENT,
-        ),
-        row(
-            "braces",
-            [
-                api_key(b"{}"),
-                api_key(b"{"),
-                api_key(b"}"),
-                api_key(b"}{"),
-                api_key(b"{}"),
-            ],
-            &[200, 200, 200, 200, 429],
-        ),
-        row(
-            "escaped braces",
-            [api_key(b"{"), api_key(b"%7b"), api_key(b"%7B")],
-            &[200, 200, 200],
-        ),
-        row(
-            "a colon, a comma, a per cent",
-            [api_key(b":"), api_key(b","), api_key(b"%"), api_key(b"%%")],
-            &[200; 4],
-        ),
-        row(
-            "the text of a number is not the number",
-            [api_key(b"7"), api_key(b"#7")],
-            &DIFFERENT,
-        ),
-    ]
+        row("invalid UTF-8", utf_8, &[200, 429, 200]),
+        row("NUL", [secret(b"\0")], &[400]),
+        row("a control byte", [secret(b"\x01")], &[400]),
+        row("DEL", [secret(b"\x7f")], &[400]),
+        row("CR and LF make another header", lines, &SAME),
+        row("CR alone", [secret(b"\rb")], &[400]),
+        row("a folded line", [secret(b"\r\n b")], &[400]),
+    ]);
+    rows
 }
 
 fn lengths() -> Vec<Row> {
@@ -185,137 +130,69 @@ fn lengths() -> Vec<Row> {
     rows
 }
 
+/// Each request has two parts, with a blank between.
 fn parts() -> Vec<Row> {
-    let pair = |a: &str, b: &str| get("/pair", &[("a", a), ("b", b)]);
+    let pair = |parts: &str| match parts.split_once(' ') {
+        Some((a, b)) => get("/pair", &[("a", a), ("b", b)]),
+        None => get("/pair", &[("a", parts)]),
+    };
     let long = "x".repeat(70);
-    vec![
-        row(
-            "a delimiter in a part",
-            [pair("a", "b:c"), pair("a:b", "c")],
-            &DIFFERENT,
-        ),
-        row(
-            "a comma in a part",
-            [pair("a", "b,c"), pair("a,b", "c")],
-            &DIFFERENT,
-        ),
-        row(
-            "parentheses in a part",
-            [pair("(a", "b)"), pair("a", "b"), pair("(a,b)", "c")],
-            &[200; 3],
-        ),
-        row(
-            "letters that move to the other part",
-            [pair("ab", "c"), pair("a", "bc"), pair("ab", "c")],
-            &[200, 200, 429],
-        ),
-        row(
-            "swapped parts",
-            [pair("a", "b"), pair("b", "a")],
-            &DIFFERENT,
-        ),
-        row(
-            "a long part",
-            [pair(&long, "a"), pair(&long, "b"), pair(&long, "a")],
-            &[200, 200, 429],
-        ),
-        row("one part of two", [get("/pair", &[("a", "a")])], &[400]),
-        row("an empty part", [pair("a", "")], &[400]),
-    ]
+    let lines = format!(
+        "
+        a delimiter in a part | 200 200 | a b:c | a:b c
+        a comma in a part | 200 200 | a b,c | a,b c
+        parentheses in a part | 200 200 200 | (a b) | a b | (a,b) c
+        letters that move to the other part | 200 200 429 | ab c | a bc | ab c
+        swapped parts | 200 200 | a b | b a
+        a long part | 200 200 429 | {long} a | {long} b | {long} a
+        one part of two | 400 | a
+        "
+    );
+    let mut rows = table(&lines, pair);
+    rows.push(row("an empty part", [pair("a ")], &[400]));
+    rows
 }
 
 fn targets() -> Vec<Row> {
-    let to = |target: &str| get(target, &[]);
-    let path = |other: &str| [to("/path/a"), to(other)];
-    let method = |method: &str| request(method, "/method", &[]);
-    let mut rows: Vec<Row> = [
-        "/path/%61",
-        "/path//a",
-        "/path/./a",
-        "/path/a/",
-        "/path/A",
-        "/path/a;p",
-        "/path/a%2f",
-        "/path/x/../a",
-    ]
-    .map(|other| row(format!("{other} is another path"), path(other), &DIFFERENT))
-    .into();
+    let of_get = "
+        one path | 200 429 | /path/a | /path/a
+        an escaped letter | 200 200 | /path/a | /path/%61
+        two slashes | 200 200 | /path/a | /path//a
+        a dot | 200 200 | /path/a | /path/./a
+        a slash at the end | 200 200 | /path/a | /path/a/
+        a capital | 200 200 | /path/a | /path/A
+        a parameter | 200 200 | /path/a | /path/a;p
+        an escaped slash | 200 200 | /path/a | /path/a%2f
+        two dots | 200 200 | /path/a | /path/x/../a
+        a query is not part of the path | 200 429 | /path/a | /path/a?b=c
+        an absolute target | 200 429 | /path/a | http://other.example/path/a
+        an absolute target without a path | 404 | http://other.example
+        a fragment | 200 429 | /path/a#b | /path/a
+        one route, other parameters | 200 429 | /matched/a | /matched/b
+        one route, escaped | 200 429 | /matched/a | /matched/%2e%2e
+        one route, absolute | 200 429 | /matched/a | http://other.example/matched/b
+        no route | 404 | /nowhere
+        no route, by `//` | 404 | //matched/a
+    ";
+    let of_methods = "
+        HEAD of a path | 200 429 | GET /path/a | HEAD /path/a
+        a path that is not ASCII | 200 200 | GET /path/\u{e9} | GET /path/%C3%A9
+        one route, HEAD | 200 429 | GET /matched/a | HEAD /matched/b
+        HEAD is GET | 200 429 | GET /method | HEAD /method
+        unknown methods share a key | 200 429 | BREW /method | PROPFIND /method
+        a lower-case method is unknown | 200 429 200 | get /method | BREW /method | GET /method
+    ";
+    let mut rows = table(of_get, |target| get(target, &[]));
+    rows.extend(table(of_methods, |of| {
+        let (method, target) = of.split_once(' ').unwrap();
+        request(method, target, &[])
+    }));
+    let overridden = |target| get(target, &[("x-http-method-override", "PUT")]);
+    let of_route = [get("/matched/a", &[]), overridden("/matched/b")];
+    let of_method = [get("/method", &[]), overridden("/method")];
     rows.extend([
-        row(
-            "a query is not part of the path",
-            path("/path/a?b=c"),
-            &SAME,
-        ),
-        row(
-            "an absolute target",
-            path("http://other.example/path/a"),
-            &SAME,
-        ),
-        row(
-            "an absolute target without a path",
-            [to("http://other.example")],
-            &[404],
-        ),
-        row(
-            "HEAD of a path",
-            [to("/path/a"), request("HEAD", "/path/a", &[])],
-            &SAME,
-        ),
-        row("a fragment", [to("/path/a#b"), to("/path/a")], &SAME),
-        row(
-            "a path that is not ASCII",
-            [request("GET", "/path/\u{e9}", &[]), to("/path/%C3%A9")],
-            &DIFFERENT,
-        ),
-        row(
-            "one route, other parameters",
-            [to("/matched/a"), to("/matched/b")],
-            &SAME,
-        ),
-        row(
-            "one route, escaped",
-            [to("/matched/a"), to("/matched/%2e%2e")],
-            &SAME,
-        ),
-        row(
-            "one route, HEAD",
-            [to("/matched/a"), request("HEAD", "/matched/b", &[])],
-            &SAME,
-        ),
-        row(
-            "one route, absolute",
-            [to("/matched/a"), to("http://other.example/matched/b")],
-            &SAME,
-        ),
-        row(
-            "one route, an overridden method",
-            [
-                to("/matched/a"),
-                get("/matched/b", &[("x-http-method-override", "PUT")]),
-            ],
-            &SAME,
-        ),
-        row("no route", [to("/nowhere")], &[404]),
-        row("no route, by `//`", [to("//matched/a")], &[404]),
-        row("HEAD is GET", [method("GET"), method("HEAD")], &SAME),
-        row(
-            "unknown methods share a key",
-            [method("BREW"), method("PROPFIND")],
-            &SAME,
-        ),
-        row(
-            "a lower-case method is unknown",
-            [method("get"), method("BREW"), method("GET")],
-            &[200, 429, 200],
-        ),
-        row(
-            "a header does not change the method",
-            [
-                method("GET"),
-                get("/method", &[("x-http-method-override", "PUT")]),
-            ],
-            &SAME,
-        ),
+        row("one route, an overridden method", of_route, &SAME),
+        row("a header does not change the method", of_method, &SAME),
     ]);
     rows
 }
@@ -357,86 +234,45 @@ fn forwarded_for() -> Vec<Row> {
         "for=203.0.113.7",
     ];
     let mut rows = Vec::new();
-    rows.extend(of_client.map(|line| {
-        row(
-            format!("X-Forwarded-For: {line}"),
-            [client(), through(&[line])],
-            &SAME,
-        )
-    }));
-    rows.extend(of_proxy.map(|line| {
-        row(
-            format!("X-Forwarded-For: {line}"),
-            [proxy(), through(&[line])],
-            &SAME,
-        )
-    }));
+    rows.extend(of_client.map(|line| row(line, [client(), through(&[line])], &SAME)));
+    rows.extend(of_proxy.map(|line| row(line, [proxy(), through(&[line])], &SAME)));
+    let proxies = [
+        through(&["10.0.0.9"]),
+        through(&[&format!("203.0.113.7,{}", many("10.0.0.9"))]),
+    ];
+    let clients = [
+        client(),
+        through(&[&format!("{},203.0.113.7", many("198.51.100.1"))]),
+    ];
+    let invalid: &[u8] = b"203.0.113.7, \xff";
+    let invalid = request("GET", "/forwarded-for", &[("x-forwarded-for", invalid)]);
+    let others = [
+        ("forwarded", "for=203.0.113.7"),
+        ("x-real-ip", "203.0.113.8"),
+    ];
+    let lines = [
+        client(),
+        through(&["203.0.113.7", "10.0.0.2"]),
+        through(&["198.51.100.1", "203.0.113.7"]),
+    ];
+    let invented = [
+        client(),
+        through(&["1.1.1.1, 203.0.113.7"]),
+        through(&["2.2.2.2, 203.0.113.7"]),
+    ];
+    let untrusted = [untrusted("203.0.113.7"), untrusted("203.0.113.8")];
     rows.extend([
-        row(
-            "a chain over several lines",
-            [
-                client(),
-                through(&["203.0.113.7", "10.0.0.2"]),
-                through(&["198.51.100.1", "203.0.113.7"]),
-            ],
-            &[200, 429, 429],
-        ),
-        row(
-            "an invented left end",
-            [
-                client(),
-                through(&["1.1.1.1, 203.0.113.7"]),
-                through(&["2.2.2.2, 203.0.113.7"]),
-            ],
-            &[200, 429, 429],
-        ),
-        row(
-            "10 000 clients",
-            [
-                client(),
-                through(&[&format!("{},203.0.113.7", many("198.51.100.1"))]),
-            ],
-            &SAME,
-        ),
-        row(
-            "10 000 proxies",
-            [
-                through(&["10.0.0.9"]),
-                through(&[&format!("203.0.113.7,{}", many("10.0.0.9"))]),
-            ],
-            &SAME,
-        ),
-        row(
-            "invalid UTF-8 in the list",
-            [
-                proxy(),
-                request(
-                    "GET",
-                    "/forwarded-for",
-                    &[("x-forwarded-for", b"203.0.113.7, \xff")],
-                ),
-            ],
-            &SAME,
-        ),
+        row("a chain over several lines", lines, &[200, 429, 429]),
+        row("an invented left end", invented, &[200, 429, 429]),
+        row("10 000 clients", clients, &SAME),
+        row("10 000 proxies", proxies, &SAME),
+        row("invalid UTF-8 in the list", [proxy(), invalid], &SAME),
         row(
             "another header",
-            [
-                proxy(),
-                get(
-                    "/forwarded-for",
-                    &[
-                        ("forwarded", "for=203.0.113.7"),
-                        ("x-real-ip", "203.0.113.8"),
-                    ],
-                ),
-            ],
+            [proxy(), get("/forwarded-for", &others)],
             &SAME,
         ),
-        row(
-            "a peer that is not trusted",
-            [untrusted("203.0.113.7"), untrusted("203.0.113.8")],
-            &SAME,
-        ),
+        row("a peer that is not trusted", untrusted, &SAME),
     ]);
     rows
 }
@@ -471,20 +307,8 @@ fn forwarded() -> Vec<Row> {
         "for=[2001:db8::1",
     ];
     let mut rows = Vec::new();
-    rows.extend(of_client.map(|line| {
-        row(
-            format!("Forwarded: {line}"),
-            [client(), through(line)],
-            &SAME,
-        )
-    }));
-    rows.extend(of_proxy.map(|line| {
-        row(
-            format!("Forwarded: {line}"),
-            [proxy(), through(line)],
-            &SAME,
-        )
-    }));
+    rows.extend(of_client.map(|line| row(line, [client(), through(line)], &SAME)));
+    rows.extend(of_proxy.map(|line| row(line, [proxy(), through(line)], &SAME)));
     rows.push(row(
         "only the header that is configured",
         [
@@ -526,27 +350,12 @@ fn addresses() -> Vec<Row> {
 }
 
 fn costs() -> Vec<Row> {
-    let of = |cost: &str| get("/cost", &[("x-cost", cost)]);
-    vec![
-        row(
-            "a cost of 0 spends nothing",
-            [of("5"), of("0"), of("0"), of("1")],
-            &[200, 200, 200, 429],
-        ),
-        row("the whole burst at once", [of("5"), of("1")], &SAME),
-        row("a cost above the burst", [of("6"), of("5")], &[413, 200]),
-        row("the largest cost", [of("18446744073709551615")], &[413]),
-        row(
-            "invalid costs",
-            [
-                of("18446744073709551616"),
-                of("-1"),
-                of("1e3"),
-                of(""),
-                of("nan"),
-                of("1"),
-            ],
-            &[200, 200, 200, 200, 200, 429],
-        ),
-    ]
+    let costs = "
+        a cost of 0 spends nothing | 200 200 200 429 | 5 | 0 | 0 | 1
+        the whole burst at once | 200 429 | 5 | 1
+        a cost above the burst | 413 200 | 6 | 5
+        the largest cost | 413 | 18446744073709551615
+        invalid costs | 200 200 200 200 200 429 | 18446744073709551616 | -1 | 1e3 |  | nan | 1
+    ";
+    table(costs, |cost| get("/cost", &[("x-cost", cost)]))
 }
