@@ -49,7 +49,7 @@ fn a_mixed_batch_decides_as_the_same_checks_one_by_one_at_a_server() {
     agree(
         &mut InRedis::new(),
         || Box::new(InRedis::new()),
-        2,
+        stream::part_of(2),
         40,
         MixedStream::new,
     );
@@ -78,7 +78,7 @@ fn a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process() {
     agree(
         &mut InRedis::on(server),
         || Box::new(InMemory::new()),
-        3,
+        stream::part_of(3),
         60,
         MixedStream::new,
     );
