@@ -155,7 +155,7 @@ impl LimitAlgorithm for Disturbed {
                 limiter
                     .try_acquire(Class::CRITICAL)
                     .unwrap()
-                    .finish(Signal::Overload)
+                    .finish(Signal::Overload);
             });
         }
         windows.push(window.is_overloaded());
