@@ -27,6 +27,9 @@ const SETTINGS: &str = "fsync = off\nshared_buffers = 16MB\nmax_connections = 20
     unix_socket_directories = ''\nlog_min_messages = warning\nwal_level = replica\nmax_wal_senders = 4\n\
     wal_sender_timeout = 5s\n";
 
+/// The user `guarded` needs a password, which it does not have.
+const GUARDED: &str = "host all guarded 127.0.0.1/32 scram-sha-256\n";
+
 /// A PostgreSQL server on a free port of 127.0.0.1, with the database `postgres`, whose user
 /// `postgres` needs no password.
 ///
@@ -59,8 +62,18 @@ impl PostgresServer {
         let directory = directory();
         let data = directory.path().join("data");
         run(program("initdb")
-            .args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "-D"])
+            .args([
+                "--no-sync",
+                "--auth=trust",
+                "--username=postgres",
+                "--encoding=UTF8",
+                "--locale=C",
+                "-D",
+            ])
             .arg(&data));
+        let access = data.join("pg_hba.conf");
+        let lines = fs::read_to_string(&access).expect("initdb wrote it");
+        fs::write(&access, format!("{GUARDED}{lines}")).expect("the directory is ours");
         Self::launch(directory, settings)
     }
 
@@ -78,7 +91,13 @@ impl PostgresServer {
             self.port
         );
         run(program("pg_basebackup")
-            .args(["--no-sync", "--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "-d"])
+            .args([
+                "--no-sync",
+                "--checkpoint=fast",
+                "--wal-method=stream",
+                "--write-recovery-conf",
+                "-d",
+            ])
             .arg(from)
             .arg("-D")
             .arg(directory.path().join("data")));
@@ -122,7 +141,8 @@ impl PostgresServer {
             .stderr(log)
             .spawn();
         let mut process = process.expect("the binary was found");
-        let guard = ChildGuard::on(&process, Some(self.directory.path())).expect("sh is everywhere");
+        let guard =
+            ChildGuard::on(&process, Some(self.directory.path())).expect("sh is everywhere");
         let is_up = wait::until_some("postgres to answer or to end", PATIENCE, || {
             match process.try_wait().expect("it is our process") {
                 Some(_) => Some(false),
@@ -268,7 +288,9 @@ impl Drop for PostgresServer {
 
 impl std::fmt::Debug for PostgresServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresServer").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("PostgresServer")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }
 
@@ -289,7 +311,10 @@ fn children(of: u32) -> Vec<i32> {
         let (pid, parent) = line.trim().split_once(char::is_whitespace)?;
         (parent.trim() == of.to_string()).then(|| pid.parse().ok())?
     };
-    String::from_utf8_lossy(&listed).lines().filter_map(child).collect()
+    String::from_utf8_lossy(&listed)
+        .lines()
+        .filter_map(child)
+        .collect()
 }
 
 /// Returns a directory that the server's user owns.
@@ -311,7 +336,11 @@ fn user() -> Option<u32> {
 fn program(name: &str) -> Command {
     let mut command = Command::new(binaries().join(name));
     // The messages that tests look for are English, and the user's settings are not those of tests.
-    command.env_clear().env("LC_ALL", "C").env("TZ", "UTC").current_dir("/");
+    command
+        .env_clear()
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .current_dir("/");
     if let Some(user) = user() {
         command.uid(user);
     }
@@ -329,7 +358,9 @@ fn binaries() -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut candidates: Vec<PathBuf> = match chosen {
         Some(chosen) => vec![chosen.into()],
-        None => env::split_paths(&path).map(|directory| directory.join("postgres")).collect(),
+        None => env::split_paths(&path)
+            .map(|directory| directory.join("postgres"))
+            .collect(),
     };
     for version in (14..30).rev() {
         candidates.push(format!("/usr/lib/postgresql/{version}/bin/postgres").into());
@@ -345,7 +376,10 @@ fn binaries() -> PathBuf {
 }
 
 fn run(command: &mut Command) {
-    let done = command.stdin(Stdio::null()).output().expect("the programs of PostgreSQL");
+    let done = command
+        .stdin(Stdio::null())
+        .output()
+        .expect("the programs of PostgreSQL");
     assert!(
         done.status.success(),
         "{command:?}: {}{}",

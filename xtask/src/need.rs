@@ -62,9 +62,25 @@ const REDIS: Need = need(
     ["redis-server", "redis"],
 );
 
+/// Debian has the server beside PATH.
+const POSTGRES: Need = need(
+    "a PostgreSQL server",
+    "POSTGRES",
+    &[
+        "postgres",
+        "/usr/lib/postgresql/18/bin/postgres",
+        "/usr/lib/postgresql/17/bin/postgres",
+        "/usr/lib/postgresql/16/bin/postgres",
+        "/usr/lib/postgresql/15/bin/postgres",
+        "/usr/lib/postgresql/14/bin/postgres",
+    ],
+    ["postgresql", "postgresql"],
+);
+
 /// The programs that the tests start.
 pub(crate) const TESTS: &[Need] = &[
     REDIS,
+    POSTGRES,
     Need {
         // The tests move the wall clock of a server with a library written in C, on Linux only.
         is_required: cfg!(target_os = "linux"),

@@ -9,6 +9,7 @@ mod many;
 mod naive;
 pub(crate) mod pipeline;
 mod plain;
+mod postgres;
 mod tiers;
 pub(crate) mod wrk;
 
@@ -21,6 +22,7 @@ pub(crate) use many::{Many, Tenants};
 pub(crate) use naive::Naive;
 use plain::connect;
 pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
+pub(crate) use postgres::{SelectForUpdate, TowerRateLimiterPostgres};
 pub(crate) use tiers::Tiers;
 
 use tollgate::{Limiter, Outage, Policy, Store};

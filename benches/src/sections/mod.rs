@@ -13,6 +13,7 @@ mod leases;
 mod memory;
 mod networks;
 mod overload;
+mod postgres;
 mod repeat;
 mod scripts;
 mod tenants;
@@ -52,6 +53,11 @@ pub(crate) const ALL: &[Section] = &[
         name: "throughput",
         about: "concurrent callers through Redis",
         run: throughput::run,
+    },
+    Section {
+        name: "postgres",
+        about: "concurrent callers through PostgreSQL",
+        run: postgres::run,
     },
     Section {
         name: "distance",

@@ -1,6 +1,6 @@
 //! The options of a store, and how its connections are made.
 
-use std::{fmt, num::NonZeroUsize, time::Duration};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod, Runtime, Timeouts,
@@ -9,13 +9,12 @@ use tokio_postgres::{
     NoTls,
     config::{Config, SslMode, TargetSessionAttrs},
 };
-use tollgate::{Error, ErrorKind, store::Clock};
-
-use crate::{
-    Durability, PostgresStore,
-    database::Database,
-    table::Table,
+use tollgate::{
+    Error, ErrorKind, Store,
+    store::{Clock, Scheme, StoreFuture},
 };
+
+use crate::{Durability, PostgresStore, database::Database, table::Table};
 
 /// Builds a [`PostgresStore`].
 ///
@@ -34,6 +33,7 @@ pub struct PostgresStoreBuilder {
     connections: Option<NonZeroUsize>,
     creates: Option<Durability>,
     connect_timeout: Duration,
+    deny_cache_cap: Duration,
     clock: Option<Clock>,
 }
 
@@ -48,6 +48,8 @@ enum Source {
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+const DENY_CACHE_CAP: Duration = Duration::from_secs(1);
 
 /// The time that sent bytes may stay unacknowledged before the system gives the connection up.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -121,6 +123,7 @@ impl PostgresStoreBuilder {
             connections: None,
             creates: None,
             connect_timeout: CONNECT_TIMEOUT,
+            deny_cache_cap: DENY_CACHE_CAP,
             clock: None,
         }
     }
@@ -151,6 +154,16 @@ impl PostgresStoreBuilder {
     /// Sets how long connecting may take, authentication and TLS included. 1 s by default.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers
+    /// none.
+    ///
+    /// While a denial is remembered, repeated requests cost the database nothing. But a refund, a
+    /// reset or a raised quota in another process may take effect here that much later.
+    pub fn deny_cache_cap(mut self, cap: Duration) -> Self {
+        self.deny_cache_cap = cap;
         self
     }
 
@@ -188,7 +201,7 @@ impl PostgresStoreBuilder {
         };
         let lanes = self.connections.unwrap_or(CONNECTIONS);
         let database = Database::new(pool, Table::new(&self.table)?, self.creates, self.clock);
-        Ok(PostgresStore::new(database, lanes))
+        Ok(PostgresStore::new(database, lanes, self.deny_cache_cap))
     }
 
     /// Takes the options of the store out of a URL. Those of the client stay in it.
@@ -204,11 +217,15 @@ impl PostgresStoreBuilder {
                 ("create", "logged") => self.creates = Some(Durability::Logged),
                 ("create", "unlogged") => self.creates = Some(Durability::Unlogged),
                 ("create", _) => {
-                    return Err(config("the option create of the postgres URL must be logged or unlogged"));
+                    return Err(config(
+                        "the option create of the postgres URL must be logged or unlogged",
+                    ));
                 }
                 ("connections", count) => {
                     let count = count.parse().map_err(|_| {
-                        config("the option connections of the postgres URL must be a number above 0")
+                        config(
+                            "the option connections of the postgres URL must be a number above 0",
+                        )
                     });
                     self.connections = Some(count?);
                 }
@@ -228,7 +245,10 @@ impl PostgresStoreBuilder {
                 "the postgres URL is not valid: expected postgres://[user[:password]@]host[:port][,host…][/database][?options]",
             )
         })?;
-        let connect_timeout = config.get_connect_timeout().copied().unwrap_or(self.connect_timeout);
+        let connect_timeout = config
+            .get_connect_timeout()
+            .copied()
+            .unwrap_or(self.connect_timeout);
         config
             .connect_timeout(connect_timeout)
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
@@ -246,7 +266,12 @@ impl PostgresStoreBuilder {
             recycle: Some(connect_timeout),
         };
         let begin = Hook::async_fn(|client, _| {
-            Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
+            Box::pin(async move {
+                client
+                    .batch_execute(SESSION)
+                    .await
+                    .map_err(HookError::Backend)
+            })
         });
         Pool::builder(manager(config)?)
             .config(settings)
@@ -257,6 +282,27 @@ impl PostgresStoreBuilder {
     }
 }
 
+/// Lets [`tollgate::open`] and [`tollgate::connect`] take `postgres://` URLs. Call it once, before
+/// them.
+///
+/// ```
+/// tollgate_postgres::register();
+/// assert!(tollgate::open("postgres://app@127.0.0.1/shop").is_ok());
+/// ```
+pub fn register() {
+    tollgate::store::register(Scheme {
+        names: &["postgres", "postgresql"],
+        open: |url| Ok(Arc::new(PostgresStore::open(url)?)),
+        connect: |url| {
+            let url = url.to_owned();
+            StoreFuture::pending(async move {
+                let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(url).await?);
+                Ok(store)
+            })
+        },
+    });
+}
+
 fn manager(config: Config) -> Result<Manager, Error> {
     let recycling = ManagerConfig {
         recycling_method: RecyclingMethod::Fast,
@@ -264,7 +310,11 @@ fn manager(config: Config) -> Result<Manager, Error> {
     match config.get_ssl_mode() {
         SslMode::Disable => Ok(Manager::from_config(config, NoTls, recycling)),
         #[cfg(feature = "tls")]
-        _ => Ok(Manager::from_config(config, crate::tls::connector()?, recycling)),
+        _ => Ok(Manager::from_config(
+            config,
+            crate::tls::connector()?,
+            recycling,
+        )),
         #[cfg(not(feature = "tls"))]
         SslMode::Require => Err(self::config(
             "sslmode=require needs the feature `tls` of the crate tollgate-postgres",

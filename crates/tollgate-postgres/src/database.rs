@@ -99,12 +99,6 @@ impl Database {
         table.judge(row.try_get(0).unwrap_or_default())
     }
 
-    /// Asks the server, and whether the table can be used.
-    pub(crate) async fn ping(&self) -> Result<(), Error> {
-        let mut connection = self.connection().await?;
-        self.look(&mut connection).await
-    }
-
     /// Creates the table if there is none.
     pub(crate) async fn create(&self, durability: Durability) -> Result<(), Error> {
         let mut connection = Connection::of(&self.0.pool).await?;
@@ -138,9 +132,9 @@ impl Database {
         if swept != minute {
             let this = self.clone();
             // Rows that are not removed now are removed by the next write, or another process.
-            tokio::spawn(async move {
-                while let Ok(SWEPT_AT_ONCE) = this.sweep_once(minute).await {}
-            });
+            tokio::spawn(
+                async move { while let Ok(SWEPT_AT_ONCE) = this.sweep_once(minute).await {} },
+            );
         }
     }
 
@@ -162,7 +156,10 @@ fn is_missing(error: &Error) -> bool {
 
 /// Reports a statement that the server has undone because others wrote.
 fn undone() -> Error {
-    Error::new(ErrorKind::Busy, "postgres could not order the statement among others")
+    Error::new(
+        ErrorKind::Busy,
+        "postgres could not order the statement among others",
+    )
 }
 
 /// Returns the minute that begins after this time.
@@ -180,6 +177,12 @@ pub(crate) struct Read {
 
 impl KeyValue for Database {
     type Read = Read;
+
+    const KIND: &'static str = "postgres";
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.look(&mut self.connection().await?).await
+    }
 
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Read>, Error> {
         let (mut connection, text) = (self.connection().await?, &self.0.table.read);
@@ -249,7 +252,10 @@ impl KeyValue for Database {
                 client.batch_execute("COMMIT"),
             )
             .await;
-            begun.and(filled).and(written).and_then(|count| committed.map(|()| count))
+            begun
+                .and(filled)
+                .and(written)
+                .and_then(|count| committed.map(|()| count))
         });
         let written = write.await?;
         drop(connection);

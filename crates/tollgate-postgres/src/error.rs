@@ -51,7 +51,10 @@ pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
 fn of_server(refused: &DbError) -> Error {
     let code = refused.code();
     let (kind, what) = match code.code() {
-        "28P01" | "28000" => (ErrorKind::Authentication, "refuses the user or the password"),
+        "28P01" | "28000" => (
+            ErrorKind::Authentication,
+            "refuses the user or the password",
+        ),
         "42501" => (ErrorKind::PermissionDenied, "denies a right on the table"),
         "3D000" => (ErrorKind::Config, "has no such database"),
         "42P01" | "3F000" => (
@@ -64,7 +67,10 @@ fn of_server(refused: &DbError) -> Error {
         "53200" => (ErrorKind::OutOfMemory, "is out of memory"),
         "53300" => (ErrorKind::TooManyClients, "accepts no more connections"),
         "57P03" => (ErrorKind::Loading, "is starting, or shutting down"),
-        "57014" => (ErrorKind::Timeout, "has cancelled the statement, and has changed nothing"),
+        "57014" => (
+            ErrorKind::Timeout,
+            "has cancelled the statement, and has changed nothing",
+        ),
         "55P03" => (ErrorKind::Busy, "did not get a lock in time"),
         "57P01" | "57P02" | "57P05" | "25P03" | "08000" | "08003" | "08006" => {
             (ErrorKind::ConnectionLost, "has closed the connection")
@@ -89,9 +95,6 @@ fn of_connection(error: &tokio_postgres::Error) -> Error {
     let text = error.to_string();
     match () {
         () if error.is_closed() => lost(),
-        () if text.contains("does not allow writes") || error.source().is_some_and(|source| source.to_string().contains("does not allow writes")) => {
-            Error::new(ErrorKind::ReadOnly, "every server of postgres is a standby, or read-only")
-        }
         () if text.contains("TLS") => Error::new(
             ErrorKind::Tls,
             "TLS to postgres failed, or one side does not use it",
@@ -113,6 +116,11 @@ fn of_system(system: &io::Error) -> Error {
         io::ErrorKind::TimedOut => Error::new(
             ErrorKind::Unavailable,
             "postgres does not answer within the time for connecting",
+        ),
+        // The client asks each server of the URL whether it accepts writes.
+        io::ErrorKind::PermissionDenied => Error::new(
+            ErrorKind::ReadOnly,
+            "every server of postgres is a standby, or read-only",
         ),
         io::ErrorKind::InvalidData => Error::new(ErrorKind::Tls, "TLS to postgres failed"),
         _ => lost(),

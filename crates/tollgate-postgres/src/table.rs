@@ -73,13 +73,16 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
         let is_valid = |part: &str| {
-            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            let is_plain =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
             (1..=LONGEST).contains(&part.len()) && part.bytes().all(is_plain)
         };
         if name.split('.').count() > 2 || !name.split('.').all(is_valid) {
             return Err(Error::new(
                 ErrorKind::Config,
-                format!("table must be a name of lower-case letters, digits and underscores, with or without a schema, got {name:?}"),
+                format!(
+                    "table must be a name of lower-case letters, digits and underscores, with or without a schema, got {name:?}"
+                ),
             ));
         }
         let quoted = format!("\"{}\"", name.replace('.', "\".\""));
@@ -130,7 +133,10 @@ impl Table {
     /// of new entries in the indexes. What cannot be reused at once is reused soon, because the
     /// table is vacuumed when a fiftieth of it has changed.
     pub(crate) fn schema(&self, durability: Durability) -> String {
-        let (table, bare) = (&self.quoted, self.name.rsplit('.').next().unwrap_or_default());
+        let (table, bare) = (
+            &self.quoted,
+            self.name.rsplit('.').next().unwrap_or_default(),
+        );
         let kind = match durability {
             Durability::Logged => "TABLE",
             Durability::Unlogged => "UNLOGGED TABLE",
@@ -157,11 +163,16 @@ impl Table {
             Some(VERSION) => Ok(()),
             Some(version) => Err(Error::new(
                 ErrorKind::Config,
-                format!("the table {name:?} has version {version}, and this version of tollgate-postgres uses version {VERSION}"),
+                format!(
+                    "the table {name:?} has version {version}, and this version of tollgate-postgres uses version {VERSION}"
+                ),
             )),
             None => Err(Error::new(
                 ErrorKind::Config,
-                format!("the table {name:?} has no comment {:?}: it is a table of another program", format!("{MARK}{VERSION}")),
+                format!(
+                    "the table {name:?} has no comment {:?}: it is a table of another program",
+                    format!("{MARK}{VERSION}")
+                ),
             )),
         }
     }
@@ -176,7 +187,18 @@ mod tests {
         for name in ["tollgate", "limits.counts", "select", "_1"] {
             assert!(Table::new(name).is_ok(), "{name}");
         }
-        for name in ["", ".", "a.", "a.b.c", "A", "a b", "a\"", "a;", "ä", &"a".repeat(LONGEST + 1)] {
+        for name in [
+            "",
+            ".",
+            "a.",
+            "a.b.c",
+            "A",
+            "a b",
+            "a\"",
+            "a;",
+            "ä",
+            &"a".repeat(LONGEST + 1),
+        ] {
             let error = Table::new(name).expect_err(name);
             assert_eq!(error.kind(), ErrorKind::Config, "{name}");
         }

@@ -10,16 +10,14 @@ use std::{
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{
-    backend::Backend,
-    metrics,
-    publisher::{Publications, Publisher},
-    replicas::{GroupCounter, INTERVAL, ReplicaCounter},
-};
+use super::{backend::Backend, metrics, replicas};
 use crate::{
     PolicySet,
     runtime::{Background, Running},
-    store::{Publication, ReplicaCount, ReplicaGroup},
+    store::{
+        Publication, ReplicaCount, ReplicaGroup,
+        presence::{GroupCounter, INTERVAL, Publications, Publisher, ReplicaCounter},
+    },
 };
 
 /// Holds what all clones of a store share: its backend, and what the task needs that looks after
@@ -154,11 +152,19 @@ impl Housekeeper {
         if is_new || is_due || groups.is_empty() && limits.is_empty() {
             let mut pause = self
                 .gauges
-                .beside(store, self.group_counter.count(backend, counter, &groups))
+                .beside(
+                    store,
+                    self.group_counter
+                        .count(counter, &groups, replicas::count(backend, &groups)),
+                )
                 .await;
             if !limits.is_empty() {
                 self.gauges
-                    .beside(store, self.publisher.publish(backend, &limits))
+                    .beside(
+                        store,
+                        self.publisher
+                            .publish(&limits, replicas::publish(backend, &limits)),
+                    )
                     .await;
                 pause = pause.or(Some(INTERVAL));
             }

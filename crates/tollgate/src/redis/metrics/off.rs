@@ -1,6 +1,6 @@
 //! Stands in without the feature.
 
-use crate::redis::{backend::Backend, replicas::ReplicaCounter};
+use crate::{redis::backend::Backend, store::presence::ReplicaCounter};
 
 pub(in crate::redis) const IS_ON: bool = false;
 

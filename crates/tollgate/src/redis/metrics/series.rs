@@ -1,6 +1,9 @@
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::redis::{backend::Backend, dispatch::Sender, replicas::ReplicaCounter};
+use crate::{
+    redis::{backend::Backend, dispatch::Sender},
+    store::{health::Probed, presence::ReplicaCounter},
+};
 
 const SERVERS: &str = "tollgate_store_servers";
 const CONNECTED: &str = "tollgate_store_connected";

@@ -33,7 +33,7 @@ use crate::{
         sync::MutexGuard,
     },
     runtime::{self, Background},
-    store::{Check, Deadline},
+    store::{Check, Deadline, health::Probed},
 };
 
 /// Represents one server with the queue before it. Callers send their checks while these are few.
