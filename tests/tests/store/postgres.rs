@@ -362,7 +362,7 @@ async fn a_table_of_another_version_or_program_is_refused() {
 async fn what_the_server_refuses_has_a_kind_and_shows_no_secret() {
     let user = new_table();
     run(&format!(
-        "CREATE ROLE {user}_full LOGIN CONNECTION LIMIT 0; CREATE ROLE {user}_reader LOGIN; \
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE {user}_full LOGIN CONNECTION LIMIT 0; CREATE ROLE {user}_reader LOGIN; \
          ALTER ROLE {user}_reader SET default_transaction_read_only = on; CREATE ROLE {user}_weak LOGIN;"
     ))
     .await;

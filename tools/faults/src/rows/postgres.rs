@@ -206,7 +206,7 @@ pub(super) async fn refused(_: Pace) -> Findings {
     let name = new_table();
     let sql = client(&POSTGRES).await;
     let roles = format!(
-        "CREATE ROLE {name}_full LOGIN CONNECTION LIMIT 0; CREATE ROLE {name}_reader LOGIN; \
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE {name}_full LOGIN CONNECTION LIMIT 0; CREATE ROLE {name}_reader LOGIN; \
          ALTER ROLE {name}_reader SET default_transaction_read_only = on; CREATE ROLE {name}_weak LOGIN; \
          CREATE TABLE {name}_other (key int); CREATE TABLE {name}_newer (key int); \
          COMMENT ON TABLE {name}_newer IS 'tollgate table version 2'"
