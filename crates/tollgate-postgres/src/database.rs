@@ -180,6 +180,10 @@ impl KeyValue for Database {
 
     const KIND: &'static str = "postgres";
 
+    fn label(&self) -> &str {
+        self.table()
+    }
+
     async fn ping(&self) -> Result<(), Error> {
         self.look(&mut self.connection().await?).await
     }

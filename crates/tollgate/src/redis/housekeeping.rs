@@ -10,12 +10,14 @@ use std::{
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{backend::Backend, metrics, replicas};
+use super::{backend::Backend, dispatch::Sender, metrics as leases, replicas};
 use crate::{
     PolicySet,
     runtime::{Background, Running},
     store::{
         Publication, ReplicaCount, ReplicaGroup,
+        health::Probed,
+        metrics::{self, Figures},
         presence::{GroupCounter, INTERVAL, Publications, Publisher, ReplicaCounter},
     },
 };
@@ -205,7 +207,22 @@ impl Gauges {
     fn set_when_due(&mut self, store: &Inner) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due <= now) {
-            metrics::record(&store.backend, &store.counter);
+            let Inner {
+                backend, counter, ..
+            } = store;
+            let servers = backend.known_servers();
+            let count =
+                |is: fn(&Sender) -> bool| servers.iter().filter(|server| is(server)).count();
+            let figures = Figures {
+                servers: servers.len(),
+                connected: count(|sender| sender.server.is_connected()),
+                breakers_open: count(|sender| sender.server.breaker().is_open()),
+                queued: servers.iter().map(|sender| sender.queued()).sum(),
+                round_trip: counter.round_trip(),
+                replicas: counter.last(),
+            };
+            metrics::record(&backend.prefix, &figures);
+            leases::record(backend);
             self.due = Some(now + TICK);
         }
     }

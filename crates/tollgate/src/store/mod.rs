@@ -5,6 +5,7 @@ pub(crate) mod deny_cache;
 pub(crate) mod health;
 mod key_value;
 pub(crate) mod memory;
+pub(crate) mod metrics;
 pub(crate) mod names;
 pub(crate) mod permits;
 pub(crate) mod presence;

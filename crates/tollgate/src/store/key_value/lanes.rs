@@ -87,6 +87,11 @@ impl<K: KeyValue> Lanes<K> {
         })
     }
 
+    /// Returns how many calls wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.calls.lock().len()).sum()
+    }
+
     /// Forgets remembered denials of a key, because units may have come back.
     pub(super) fn forget(&self, key: &Key) {
         if let Some(cache) = &self.deny_cache {

@@ -108,6 +108,11 @@ pub trait KeyValue: Send + Sync + 'static {
     /// The word for what keeps the bytes, in errors and in the log.
     const KIND: &'static str = "the store";
 
+    /// Returns the label `store` of its [metrics](crate#metrics): [`KIND`](Self::KIND) by default.
+    fn label(&self) -> &str {
+        Self::KIND
+    }
+
     /// Reads the values of these keys, which are sorted and different, and the time.
     ///
     /// # Errors

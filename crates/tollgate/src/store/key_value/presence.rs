@@ -5,6 +5,7 @@ use std::{
     fmt::Write as _,
     num::NonZeroU32,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use crate::{
     runtime::{Background, Running},
     store::{
         Deadline, Publication, ReplicaCount, ReplicaGroup,
+        metrics::{self, Figures},
         presence::{
             CALL_TIMEOUT, GroupCounter, INTERVAL, LAPSE_US, PROCESS, Publications, Publisher,
             ReplicaCounter, SUBJECT, Share,
@@ -34,6 +36,12 @@ const PRESENT: u32 = 1;
 
 /// The duty to be present at once, because a group or a limiter is new.
 const NOW: u32 = 2;
+
+/// The duty to set the gauges, from the first check on.
+const GAUGES: u32 = if metrics::IS_ON { 4 } else { 0 };
+
+/// The time between two samples of the gauges.
+const TICK: Duration = Duration::from_secs(1);
 
 impl Presence {
     pub(super) fn new() -> Self {
@@ -61,8 +69,16 @@ impl Presence {
         self.start(lanes, PRESENT | NOW);
     }
 
-    /// Starts the task if it has duties. Without a runtime, the next check does.
-    pub(super) fn start<K: KeyValue>(&self, lanes: &Arc<Lanes<K>>, duties: u32) {
+    /// Starts the task that a check needs. Without a runtime, the next check does.
+    #[inline]
+    pub(super) fn serve<K: KeyValue>(&self, lanes: &Arc<Lanes<K>>) {
+        if !self.task.has(GAUGES) {
+            self.start(lanes, GAUGES);
+        }
+    }
+
+    #[cold]
+    fn start<K: KeyValue>(&self, lanes: &Arc<Lanes<K>>, duties: u32) {
         if duties != 0 {
             self.task.ask(duties);
         }
@@ -71,41 +87,59 @@ impl Presence {
     }
 }
 
-/// Counts the processes and shows the limits, as long as the store is in use and a limiter wants it.
+/// Counts the processes, shows the limits and sets the gauges, as long as the store is in use.
 async fn run<K: KeyValue>(store: Weak<Lanes<K>>, mut running: Running) {
     let (mut group_counter, mut publisher) = (GroupCounter::new(), Publisher::default());
+    let mut present_at = None;
     loop {
         let Some(lanes) = store.upgrade() else {
             return;
         };
-        running.take(NOW);
+        let is_new = running.take(NOW);
         let Presence {
             counter,
             publications,
             ..
         } = &lanes.presence;
+        let has_gauges = running.is_asked(GAUGES);
+        if has_gauges {
+            let is_open = lanes.health.breaker.is_open();
+            let figures = Figures {
+                servers: 1,
+                connected: usize::from(!is_open),
+                breakers_open: usize::from(is_open),
+                queued: lanes.waiting(),
+                round_trip: counter.round_trip(),
+                replicas: counter.last(),
+            };
+            metrics::record(lanes.backend.label(), &figures);
+        }
         let (mut groups, mut limits) = (Vec::new(), Vec::new());
         let is_wanted = running.settle(PRESENT, || {
             (groups, limits) = (counter.groups(), publications.current());
             !groups.is_empty() || !limits.is_empty()
         });
-        let call = count(Arc::clone(&lanes), groups.clone());
-        let pause = group_counter.count(counter, &groups, call).await;
-        if !limits.is_empty() {
-            let call = publish(Arc::clone(&lanes), limits.clone());
-            publisher.publish(&limits, call).await;
+        if is_new || present_at.is_none_or(|at| at <= Instant::now()) {
+            let call = count(Arc::clone(&lanes), groups.clone());
+            let pause = group_counter.count(counter, &groups, call).await;
+            if !limits.is_empty() {
+                let call = publish(Arc::clone(&lanes), limits.clone());
+                publisher.publish(&limits, call).await;
+            }
+            let pause = pause.unwrap_or(INTERVAL);
+            present_at = Some(Instant::now() + pause.mul_f64(0.8 + 0.4 * fastrand::f64()));
         }
         drop(lanes);
-        if !is_wanted {
-            match running.end() {
-                true => return,
-                false => continue,
-            }
+        let next = present_at.filter(|_| is_wanted);
+        let next = match has_gauges {
+            true => Some(Instant::now() + TICK).into_iter().chain(next).min(),
+            false => next,
+        };
+        match next {
+            Some(next) => running.rest(next).await,
+            None if running.end() => return,
+            None => {}
         }
-        let pause = pause
-            .unwrap_or(INTERVAL)
-            .mul_f64(0.8 + 0.4 * fastrand::f64());
-        running.rest(Instant::now() + pause).await;
     }
 }
 

@@ -107,7 +107,9 @@ impl<K: KeyValue> KeyValueStore<K> {
             .iter()
             .map(|policy| name(|text| names::write_key(policy, key, text)));
         let record = id.map(|id| name(|text| names::write_record_key(policies, key, id, text)));
-        self.0.presence.start(&self.0, 0);
+        if self.0.is_shared {
+            self.0.presence.serve(&self.0);
+        }
         let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
         let check = check.keep();
         StoreFuture::pending(async move {
