@@ -1,7 +1,11 @@
-//! Two processes spend one quota in PostgreSQL, and one of them is killed.
+//! Processes share a quota in PostgreSQL, and some of them are killed.
+
+use std::{net::SocketAddr, path::Path};
 
 use tollgate_test_support::{PATIENCE, POSTGRES, new_table};
-use tollgate_tests::{Process, wait};
+use tollgate_tests::{Process, ports, wait};
+
+use crate::http;
 
 const AMOUNT: usize = 3_000;
 
@@ -53,4 +57,32 @@ fn processes_that_are_killed_give_no_unit_twice_and_leave_nothing_locked() {
         spent + lost >= AMOUNT,
         "{spent} were given: units are lost that were not in flight"
     );
+}
+
+#[test]
+fn two_instances_of_the_example_of_rules_share_one_limit_in_postgres() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ranked.yaml");
+    let url = format!("{}&create=unlogged&table={}", POSTGRES.url(), new_table());
+    let instances: Vec<_> = (0..2)
+        .map(|_| {
+            let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+            let mut command = Process::example("rules");
+            command
+                .env("LISTEN", address.to_string())
+                .env("RULES", &rules)
+                .env("REDIS_URL", &url);
+            (Process::start(command, "Try"), address)
+        })
+        .collect();
+    let passed = (0..24)
+        .filter(|at| http::send(instances[at % 2].1, "GET", "/", &[("X-Tenant", "acme")]).0 == 200)
+        .count();
+    // Until the first answer of the database, each instance has a share of its own.
+    assert!((10..=20).contains(&passed), "{passed} passed");
+    let (first, second) = (instances[0].1, instances[1].1);
+    for address in [first, second] {
+        wait::until("the limit to be spent", PATIENCE, || {
+            http::send(address, "GET", "/", &[("X-Tenant", "acme")]).0 == 429
+        });
+    }
 }

@@ -23,8 +23,8 @@ use crate::{
 /// Makes a [`Store`] of a [`KeyValue`].
 ///
 /// It has every algorithm, and keeps every law of [`Store`]: it decides by the functions of
-/// [`MemoryStore`](crate::MemoryStore). What it lacks is what makes a
-/// [`RedisStore`](crate::RedisStore) fast, and what needs a clock of its own:
+/// [`MemoryStore`](crate::MemoryStore). It lacks the leases of a
+/// [`RedisStore`](crate::RedisStore):
 ///
 /// | feature | here |
 /// |---|---|
