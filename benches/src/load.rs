@@ -94,21 +94,6 @@ pub(crate) fn run<D: Decide>(
     time: Duration,
 ) -> Load {
     let server_before = server.usage();
-    let load = run_alone(runtime, decide, crowd, time);
-    let server_cpu = server.usage().since(&server_before).cpu;
-    Load {
-        server_us: server_cpu.as_secs_f64() * 1e6 / load.decisions as f64,
-        ..load
-    }
-}
-
-/// Runs the callers of a crowd for about `time`, and measures them without the server.
-pub(crate) fn run_alone<D: Decide>(
-    runtime: &Runtime,
-    decide: &Arc<D>,
-    crowd: Crowd,
-    time: Duration,
-) -> Load {
     let cpu_before = machine::own_cpu();
     let started = Instant::now();
     let tallies = runtime.block_on(async {
@@ -123,6 +108,7 @@ pub(crate) fn run_alone<D: Decide>(
     });
     let elapsed = started.elapsed();
     let client_cpu = machine::own_cpu() - cpu_before;
+    let server_cpu = server.usage().since(&server_before).cpu;
 
     let mut latencies: Vec<u32> = tallies
         .iter()
@@ -132,12 +118,13 @@ pub(crate) fn run_alone<D: Decide>(
     latencies.sort_unstable();
     let at = |share: f64| percentile(&latencies, share) / 1e3;
     let decisions = tallies.iter().map(|tally| tally.decisions).sum();
+    let each_us = |cpu: Duration| cpu.as_secs_f64() * 1e6 / decisions as f64;
     Load {
         decisions,
         admitted: tallies.iter().map(|tally| tally.admitted).sum(),
         elapsed,
-        client_us: client_cpu.as_secs_f64() * 1e6 / decisions as f64,
-        server_us: f64::NAN,
+        client_us: each_us(client_cpu),
+        server_us: each_us(server_cpu),
         p50_us: at(0.5),
         p99_us: at(0.99),
     }

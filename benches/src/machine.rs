@@ -38,19 +38,16 @@ pub(crate) fn stay_on_the_client_core() {
     stay_on(|cores| cores.1);
 }
 
-/// Lets this thread run on every core that this process may use, and shortens the slack of its
-/// timers.
-pub(crate) fn roam() {
+/// Runs `start`, so that the threads that it starts may run on every core.
+pub(crate) fn on_every_core<T>(start: impl FnOnce() -> T) -> T {
     #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{sched_setaffinity, set_current_timer_slack};
-        // If the system refuses, the thread shares the client core, and its timers are up to 50 µs
-        // late.
-        if let Some(allowed) = allowed() {
-            let _ = sched_setaffinity(None, allowed);
-        }
-        let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+    if let Some(allowed) = allowed() {
+        // If the system refuses, the threads share the client core.
+        let _ = rustix::thread::sched_setaffinity(None, allowed);
     }
+    let started = start();
+    stay_on_the_client_core();
+    started
 }
 
 /// Returns the processor time that this process has used, in user and kernel mode.

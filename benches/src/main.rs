@@ -11,8 +11,8 @@
 
 use std::{env, process::ExitCode};
 
+mod callgrind;
 mod keys;
-mod line;
 mod load;
 mod machine;
 mod open;
@@ -74,11 +74,11 @@ fn main() -> ExitCode {
 fn help() -> String {
     let sections = sections::ALL
         .iter()
-        .map(|section| format!("  {:<11}{}\n", section.name, section.about));
+        .map(|section| format!("  {:<13}{}\n", section.name, section.about));
     format!("{HELP}\n{}", sections.collect::<String>())
 }
 
-/// Runs the sections, and prints the page.
+/// Runs the sections, and prints the tables. The targets go to the standard error.
 fn run(pace: &Pace, chosen: &[&str]) {
     machine::stay_on_the_client_core();
     let mut report = Report::new(&machine::describe(), pace);
@@ -88,5 +88,6 @@ fn run(pace: &Pace, chosen: &[&str]) {
             report.add(section.name, (section.run)(pace));
         }
     }
-    println!("{}", report.markdown());
+    println!("{}", report.text());
+    eprintln!("{}", report.targets());
 }

@@ -1,10 +1,10 @@
-//! Formats the results as one page of Markdown.
+//! Formats the results as tables of text, and the targets beside them.
 
 use std::fmt::Write as _;
 
 use crate::pace::Pace;
 
-/// Collects the results of all sections, and writes the page.
+/// Collects the results of all sections.
 #[derive(Debug)]
 pub(crate) struct Report {
     head: String,
@@ -112,35 +112,12 @@ impl Table {
     }
 
     fn write(&self, page: &mut String) {
-        self.write_head(page);
-        self.write_rows(page);
-    }
-
-    /// Writes the table with its rows folded.
-    fn write_folded(&self, page: &mut String) {
-        self.write_head(page);
-        if !self.rows.is_empty() {
-            let _ = writeln!(
-                page,
-                "\n<details><summary>{} rows</summary>",
-                self.rows.len()
-            );
-            self.write_rows(page);
-            page.push_str("\n</details>\n");
-        }
-    }
-
-    fn write_head(&self, page: &mut String) {
         let _ = writeln!(page, "\n## {}\n\n{}", self.title, self.about);
-    }
-
-    fn write_rows(&self, page: &mut String) {
         if self.rows.is_empty() {
             return;
         }
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let rule = vec!["---".to_owned(); self.heads.len()];
-        *page += &format!("\n{}{}", line(&self.heads), line(&rule));
+        *page += &format!("\n{}", line(&self.heads));
         self.rows.iter().for_each(|row| *page += &line(row));
     }
 }
@@ -177,25 +154,27 @@ impl Report {
         self.tables.extend(findings.tables);
     }
 
-    pub(crate) fn markdown(&self) -> String {
+    /// Returns the tables.
+    pub(crate) fn text(&self) -> String {
         let mut page = self.head.clone();
+        self.tables.iter().for_each(|table| table.write(&mut page));
+        page
+    }
+
+    /// Returns the targets of the project with the figures of this run, which belong on no page: a
+    /// reader compares with what exists.
+    pub(crate) fn targets(&self) -> String {
         let mut goals = Table::new(
             "Targets",
-            "The targets of the project, and the figures of this run. Each target has the section that measures it: \
-             `cargo xtask bench SECTION` runs one section. [Where the time goes](profile.md) explains each target that \
-             was missed.",
+            "`cargo xtask bench SECTION` runs one section.",
             &["measure", "section", "target", "measured", ""],
         );
         self.goals
             .iter()
             .for_each(|(section, goal)| goals.row(goal.row(section)));
-        if !self.goals.is_empty() {
-            goals.write(&mut page);
-        }
-        self.tables
-            .iter()
-            .for_each(|table| table.write_folded(&mut page));
-        page
+        let mut text = String::new();
+        goals.write(&mut text);
+        text
     }
 }
 
@@ -225,15 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_table_are_folded() {
+    fn a_table_has_its_title_its_text_and_its_rows() {
         let mut table = Table::new("Speed", "Who is fast.", &["who", "time"]);
         table.row(["we", "1 µs"].map(str::to_owned));
         let mut page = String::new();
-        table.write_folded(&mut page);
+        table.write(&mut page);
         assert_eq!(
             page,
-            "\n## Speed\n\nWho is fast.\n\n<details><summary>1 rows</summary>\n\n\
-             | who | time |\n| --- | --- |\n| we | 1 µs |\n\n</details>\n"
+            "\n## Speed\n\nWho is fast.\n\n| who | time |\n| we | 1 µs |\n"
         );
     }
 

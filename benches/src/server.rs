@@ -66,16 +66,6 @@ impl Server {
         reply.text()
     }
 
-    /// Stops the process of the server. Its connections stay open.
-    pub(crate) fn pause(&self) {
-        self.0.pause();
-    }
-
-    /// Lets the process of the server go on.
-    pub(crate) fn resume(&self) {
-        self.0.resume();
-    }
-
     /// Deletes all keys. Scripts stay loaded.
     pub(crate) fn flush(&self) {
         self.command(&["FLUSHALL"]);

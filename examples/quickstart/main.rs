@@ -1,4 +1,5 @@
-//! Limits an axum service for each client address. It is the program of the README.
+//! Limits an axum service for each client address. It is the program of the README, with a log-in
+//! that fails closed beside the search.
 //!
 //! ```text
 //! cargo run -p quickstart

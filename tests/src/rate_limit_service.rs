@@ -1,11 +1,6 @@
 //! The program `tollgate-envoy`, which Envoy asks.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, io, net::SocketAddr, path::PathBuf, process::Command};
 
 use tempfile::TempDir;
 use tokio::{
@@ -21,7 +16,7 @@ use crate::{Process, process};
 #[derive(Debug)]
 pub struct RateLimitService {
     process: Process,
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 impl RateLimitService {
@@ -33,35 +28,6 @@ impl RateLimitService {
     #[must_use]
     pub fn start(rules: &str, options: &[&str]) -> Self {
         Self::start_as(Command::new(program()), rules, options)
-    }
-
-    /// Starts the program with the files of this directory, in which `current` is a link to that of
-    /// the rules.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start. The message contains its output.
-    #[must_use]
-    pub fn start_at(directory: TempDir, options: &[&str]) -> Self {
-        let root = directory.path().join("current");
-        let root = root
-            .to_str()
-            .expect("a temporary directory has a plain path")
-            .to_owned();
-        Self::serve(
-            Command::new(program()),
-            directory,
-            &[
-                &[
-                    "--runtime-root",
-                    &root,
-                    "--runtime-subdirectory",
-                    "ratelimit",
-                ],
-                options,
-            ]
-            .concat(),
-        )
     }
 
     /// Starts the program with these rules, options and descriptors.
@@ -103,14 +69,8 @@ impl RateLimitService {
             .args(options);
         Self {
             process: Process::start(command, "gRPC: "),
-            directory,
+            _directory: directory,
         }
-    }
-
-    /// Returns the directory of its files.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
     }
 
     /// Returns its process, for its output and its number.

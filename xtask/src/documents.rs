@@ -1,6 +1,6 @@
 //! The pages for contributors, and the comparison, name what exists.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -100,25 +100,95 @@ fn every_cell_of_the_comparison_has_a_source() {
     );
 }
 
+/// Figures of pages, and the rows of the measurements that they come from.
+const FIGURES: &str = "\
+docs/comparison.md: 2.35 × the time <- | tollgate, token bucket | 128 | 2.35 |
+docs/comparison.md: 3.24 × | <- | tollgate, token bucket | 237 | 3.24 |
+docs/comparison.md: 92.9 and 101 bytes <- | tollgate | 92.9 |
+docs/comparison.md: 92.9 and 101 bytes <- | governor | 101 |
+docs/comparison.md: 1.34 × the time <- | tollgate, 2 fields | 663 | 582 | 1.34 |
+docs/comparison.md: 0.06 × | <- | tollgate, 5 fields, problem document | 999 | 925 | 0.06 |
+docs/comparison.md: 1.34 and 2.45 × <- | tower-rate-limiter, 2 fields | 1088 | 1022 | 2.45 |
+docs/comparison.md: 0.87, 0.86 and 2.08 × <- | 1 | shared connection, redis-cell | 8484 | 0.87 |
+docs/comparison.md: 0.87, 0.86 and 2.08 × <- | 16 | shared connection, redis-cell | 165 k | 0.86 |
+docs/comparison.md: 0.87, 0.86 and 2.08 × <- | 256 | shared connection, redis-cell | 179 k | 2.08 |
+docs/comparison.md: 1.04 and 3.05 × <- | 1 | tower-rate-tier | 8879 | 1.04 |
+docs/comparison.md: 1.04 and 3.05 × <- | 256 | tower-rate-tier | 123 k | 3.05 |
+docs/comparison.md: 1.41 and 2.93 × <- | 16 | tower-rate-limiter | 84 k | 1.41 |
+docs/comparison.md: 1.41 and 2.93 × <- | 256 | tower-rate-limiter | 132 k | 2.93 |
+docs/comparison.md: 1.11 and 2.98 × <- | 16 | throttle-kit | 106 k | 1.11 |
+docs/comparison.md: 1.11 and 2.98 × <- | 256 | throttle-kit | 130 k | 2.98 |
+docs/comparison.md: 2.67 and 3.17 × <- | 256 | tower-rate-limit-redis | 155 k | 2.67 |
+docs/comparison.md: 2.67 and 3.17 × <- | 256 | tower-rate-limit-fred | 121 k | 3.17 |
+docs/comparison.md: 3.07 × <- | 256 | shared connection, two round trips | 111 k | 3.07 |
+docs/comparison.md: 3.36 and 6.93 × <- shape of Spring's request_rate_limiter) | 11.7 | 6.93 |
+docs/comparison.md: 0.79 and 0.81 of <- | tower_governor, in process | 87 k | 0.81 |
+docs/comparison.md: 0.75 and 0.28 | <- | tower_governor, in process | 29 k | 0.28 |
+docs/comparison.md: 0.56 and 0.36 of <- | tower-rate-limiter, Redis | 38 k | 0.36 |
+README.md: 105 µs <- | 1 | tollgate | 9253 | 1.00 | 48.7 | 53.8 | 105 |
+README.md: 102 µs <- | 1 | shared connection, same script | 9091 | 0.96 | 42.5 | 54.4 | 102 |";
+
 #[test]
-fn every_figure_of_the_comparison_stands_on_the_page_of_measurements() {
-    let (page, measured) = (
-        page("docs/comparison.md"),
-        page("docs/contributors/benchmarks.md"),
-    );
-    let rows: Vec<_> = code(&page)
-        .into_iter()
-        .filter(|code| code.starts_with("\\|"))
-        .collect();
-    assert!(rows.len() > 10, "{rows:?}");
-    for row in rows {
-        let row = row.replace("\\|", "|");
+fn figures_of_pages_are_those_of_the_last_run() {
+    let measured = page("docs/contributors/results/benchmarks.txt");
+    for line in FIGURES.lines() {
+        let (name, rest) = line.split_once(": ").expect("a page");
+        let (figure, row) = rest.split_once(" <- ").expect("a figure and its row");
+        assert!(page(name).contains(figure), "{name} lacks {figure:?}");
         assert!(
-            measured.contains(&row),
-            "docs/contributors/benchmarks.md has no row that begins with {row:?}: after a new run, correct the figures of \
-             docs/comparison.md"
+            measured.contains(row),
+            "the last run has no row with {row:?}: correct {figure:?} in {name}"
         );
     }
+}
+
+/// Returns the blocks of Rust in a page: the words behind the three ticks, and the code.
+fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    blocks
+        .filter_map(|block| block.split_once('\n'))
+        .filter(|(words, _)| words.starts_with("rust"))
+}
+
+/// Returns whether rustdoc hides a line of this code, which readers of the page see.
+fn hides_a_line(code: &str) -> bool {
+    code.lines()
+        .map(str::trim_start)
+        .any(|line| line == "#" || line.starts_with("# "))
+}
+
+#[test]
+fn code_on_pages_hides_no_line_and_is_a_test() {
+    let list = Command::new("git")
+        .args(["ls-files", "*.md", "*.rs"])
+        .current_dir(root())
+        .output()
+        .expect("git lists the files");
+    let list = String::from_utf8(list.stdout).expect("names are UTF-8");
+    let exists = |name: &&str| root().join(name).is_file();
+    let (pages, sources): (Vec<_>, Vec<_>) = list
+        .lines()
+        .filter(exists)
+        .partition(|name| name.ends_with(".md"));
+    let sources: Vec<_> = sources.into_iter().map(page).collect();
+    let mut with_code = 0;
+    for name in pages {
+        let text = page(name);
+        for (words, code) in blocks(&text) {
+            with_code += 1;
+            assert!(!hides_a_line(code), "{name} hides a line of\n{code}");
+            assert!(!words.contains("ignore"), "{name} does not compile\n{code}");
+            let file = name.rsplit('/').next().unwrap_or(name);
+            let included = [format!("/{file}\")"), format!("(\"{file}\")")];
+            assert!(
+                sources
+                    .iter()
+                    .any(|source| included.iter().any(|it| source.contains(it))),
+                "no source includes {name} as a test of its code"
+            );
+        }
+    }
+    assert!(with_code > 40, "{with_code}");
 }
 
 #[test]
@@ -176,4 +246,11 @@ fn a_cell_without_a_source_and_an_unused_footnote_are_found() {
     let (used, defined) = footnotes("| x[^a] | y[^b] |\n\n[^a]: there, and [^c].\n[^d]: never.");
     assert_eq!(used.into_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!(defined.into_iter().collect::<Vec<_>>(), ["a", "d"]);
+}
+
+#[test]
+fn a_hidden_line_is_found() {
+    let text = "text\n\n```rust,no_run\n#[derive(Debug)]\nstruct A;\n```\n\n```sh\n# a comment\n```\n\n```rust\n  # let b = 1;\n```\n";
+    let found: Vec<_> = blocks(text).map(|(_, code)| hides_a_line(code)).collect();
+    assert_eq!(found, [false, true]);
 }

@@ -7,9 +7,6 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Selects the programs that are built: the tool, and the service that some rows start.
-const PROGRAMS: [&str; 4] = ["--bin", "tollgate-faults", "--bin", "tollgate-envoy"];
-
 /// Builds `tools/faults` in the profile of the tests and runs it. `--server NAME` chooses the
 /// server; the program receives the other arguments.
 ///
@@ -20,7 +17,7 @@ const PROGRAMS: [&str; 4] = ["--bin", "tollgate-faults", "--bin", "tollgate-envo
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let (server, arguments) = chosen(arguments)?;
-    failure::run(&mut workspace.cargo_build(&PROGRAMS))?;
+    failure::run(&mut workspace.cargo_build(&["--bin", "tollgate-faults"]))?;
     let mut command = workspace.tool(&workspace.target().join("debug/tollgate-faults"));
     command.args(arguments);
     command.envs(need::provide(need::TESTS, workspace.target())?);

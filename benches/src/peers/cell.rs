@@ -5,7 +5,7 @@ use std::{env, sync::Arc};
 
 use redis::aio::MultiplexedConnection;
 
-use super::{Costs, plain::connect_eagerly};
+use super::plain::connect_eagerly;
 use crate::{
     keys,
     load::{Answer, Decide},
@@ -18,15 +18,6 @@ pub(crate) struct Cell {
     server: Arc<Server>,
     connection: MultiplexedConnection,
     keys: Vec<String>,
-    rates: Vec<Rate>,
-    costs: Costs,
-}
-
-/// Sets the limit of a key: its burst, and the units that return in a second.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
-    pub(crate) burst: u64,
-    pub(crate) per_second: u64,
 }
 
 /// Names the environment variable with the path of the module.
@@ -34,11 +25,9 @@ const MODULE: &str = "REDIS_CELL";
 /// Names the environment variable with the folder of the libraries that the module was linked with.
 const LIBRARIES: &str = "REDIS_CELL_LIBRARIES";
 
-/// Sets the limit of the other contestants: a million a second. It is never used up.
-pub(crate) const PLENTY: Rate = Rate {
-    burst: 1_000_000,
-    per_second: 1_000_000,
-};
+/// Sets the limit of the other contestants, a million a second, which is never used up: the burst,
+/// the units that return in a number of seconds, and the cost.
+const PLENTY: [u64; 4] = [1_000_000, 1_000_000, 1, 1];
 
 impl Cell {
     /// Starts a server with the module. Returns `None` if the module could not be built.
@@ -50,8 +39,6 @@ impl Cell {
             server,
             connection,
             keys,
-            rates: vec![PLENTY],
-            costs: Costs::one(),
         })
     }
 
@@ -62,22 +49,12 @@ impl Cell {
         Some(Arc::new(Server::with_module(&module, &libraries)))
     }
 
-    /// Connects to `address`, which is the server or a delay line before it. The number of a key
-    /// selects its rate.
-    pub(crate) async fn on(
-        server: Arc<Server>,
-        address: &str,
-        rates: Vec<Rate>,
-        keys: usize,
-        costs: Costs,
-    ) -> Self {
-        let connection = connect_eagerly(address).await;
+    /// Connects to `address`, a delay line before the server.
+    pub(crate) async fn at(server: Arc<Server>, address: &str, keys: usize) -> Self {
         Self {
             server,
-            connection,
+            connection: connect_eagerly(address).await,
             keys: keys::first(keys).collect(),
-            rates,
-            costs,
         }
     }
 
@@ -88,11 +65,8 @@ impl Cell {
 
 impl Decide for Cell {
     async fn decide(&self, key: usize) -> Answer {
-        let Rate { burst, per_second } = self.rates[key % self.rates.len()];
         let mut command = redis::cmd("CL.THROTTLE");
-        command
-            .arg(&self.keys[key])
-            .arg([burst, per_second, 1, self.costs.next()].as_slice());
+        command.arg(&self.keys[key]).arg(PLENTY.as_slice());
         let reply: [i64; 5] = command
             .query_async(&mut self.connection.clone())
             .await

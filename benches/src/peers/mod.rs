@@ -6,20 +6,18 @@ mod costs;
 mod libraries;
 pub(crate) mod lua;
 mod many;
-mod naive;
 pub(crate) mod pipeline;
 mod plain;
 mod postgres;
 mod tiers;
 pub(crate) mod wrk;
 
-pub(crate) use cell::{Cell, PLENTY as PLENTY_RATE, Rate};
+pub(crate) use cell::Cell;
 pub(crate) use costs::Costs;
 pub(crate) use libraries::{
     ThrottleKit, TowerRateLimitFred, TowerRateLimitRedis, TowerRateLimiter, gcra,
 };
 pub(crate) use many::{Many, Tenants};
-pub(crate) use naive::Naive;
 use plain::connect;
 pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
 pub(crate) use postgres::{SelectForUpdate, TowerRateLimiterPostgres};

@@ -6,7 +6,8 @@ use redis::{
     AsyncConnectionConfig, Client, IntoConnectionInfo, Value, aio::MultiplexedConnection,
     io::tcp::TcpSettings,
 };
-use tollgate::{Cost, Key, Policy, testing::Script};
+use tollgate::{Cost, Key, Policy};
+use tollgate_test_support::calls::Script;
 
 use crate::{
     keys,
@@ -109,6 +110,14 @@ impl Shared {
             call,
         }
     }
+
+    /// Connects to `address`, a delay line before the server.
+    pub(crate) async fn at(address: &str, call: Call) -> Self {
+        Self {
+            connection: connect_eagerly(address).await,
+            call,
+        }
+    }
 }
 
 /// Connects without a response timeout, so that a disturbed machine does not end the run.
@@ -120,7 +129,7 @@ pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
 ///
 /// By default `redis` leaves Nagle's algorithm on. At a distance, small writes then wait for the
 /// answer to earlier ones.
-pub(crate) async fn connect_eagerly(url: &str) -> MultiplexedConnection {
+pub(super) async fn connect_eagerly(url: &str) -> MultiplexedConnection {
     open(url, TcpSettings::default().set_nodelay(true)).await
 }
 

@@ -1,5 +1,4 @@
-//! Measures the rate limit service for Envoy: calls per second beside a bare echo, matching, and a
-//! stall of Redis.
+//! Measures the rate limit service for Envoy: calls per second beside a bare echo, and matching.
 
 use std::{
     fmt::Write as _,
@@ -42,8 +41,7 @@ use crate::{
 /// The limit is never used up.
 const RULES: &str = "{domain: shop, descriptors: [{key: customer, rate_limit: {quota: 1000000/s burst 1000000000}}]}";
 
-/// Sets how long Redis does not answer, and how long a decision may take.
-const STALL: Duration = Duration::from_secs(1);
+/// Sets how long a decision may take.
 const DEADLINE: Duration = Duration::from_millis(50);
 
 /// Sets the positions of the contestants in a round.
@@ -102,7 +100,6 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     }
     findings.tables.push(table);
     matching(&mut findings, pace);
-    stall(&mut findings, &runtime);
     findings
 }
 
@@ -308,46 +305,5 @@ fn matching(findings: &mut Findings, pace: &Pace) {
         Target::AtMost(2_000.0),
         ns,
         " ns",
-    );
-}
-
-/// Measures the times of calls while Redis does not answer.
-fn stall(findings: &mut Findings, runtime: &Runtime) {
-    let server = Server::start();
-    let redis = runtime
-        .block_on(RedisStore::connect(server.url()))
-        .expect("the server is up");
-    let address = serve(runtime, service(redis));
-    let times = runtime.block_on(async {
-        let client = connect(address).await;
-        // Connections and scripts are there before the stall.
-        calls(&client, 64, Duration::from_millis(100)).await;
-        server.pause();
-        let times = calls(&client, 64, STALL).await;
-        server.resume();
-        times
-    });
-    let at = |share| percentile(&times, share) / 1e6;
-    let about = "64 streams, while Redis does not answer for a second. The deadline of a decision is 50 ms. The circuit \
-                 breaker opens after the first calls, and the replica's share of the limit decides.";
-    let heads = ["calls", "p50 ms", "p99 ms", "longest ms"];
-    let mut table = Table::new(
-        "Rate limit service for Envoy, a stall of Redis",
-        about,
-        &heads,
-    );
-    table.row([
-        times.len().to_string(),
-        figure(at(0.5)),
-        figure(at(0.99)),
-        figure(at(1.0)),
-    ]);
-    findings.tables.push(table);
-    let bound = (DEADLINE + Duration::from_millis(5)).as_secs_f64() * 1e3;
-    findings.goal(
-        "service for Envoy, p99 in a stall of Redis of one second",
-        Target::AtMost(bound),
-        at(0.99),
-        " ms",
     );
 }

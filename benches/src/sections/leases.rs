@@ -1,11 +1,10 @@
-//! Measures leased keys beside the same keys without leases, from one process and from several.
+//! Measures leased keys beside the same keys without leases.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tollgate::{Lease, MemoryStore, Policy, Quota, RedisStore};
 
-use super::probed;
 use crate::{
     keys::KEYS,
     load::{self, Crowd, Load},
@@ -27,12 +26,6 @@ const LEASED: Policy = PLENTY.leased(Lease::new());
 
 const CALLERS: usize = 256;
 
-const PROCESSES: [usize; 3] = [1, 2, 4];
-
-/// The name of the probe, and its kinds.
-pub(super) const PROBE: &str = "leases";
-const KINDS: [&str; 2] = ["direct", "leased"];
-
 /// Stores a turn, and the trips that it made.
 struct Turn {
     load: Load,
@@ -44,7 +37,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let server = Server::start();
     let runtime = load::runtime();
     let mut table = Table::new(
-        "Leased keys, one process",
+        "Leased keys",
         format!(
             "{CALLERS} concurrent callers on one client core, with a server on the other core. All requests are admitted. \
              A leased key takes units in advance, with the default terms. A trip is a call of a script; a call may decide \
@@ -91,7 +84,6 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         );
     }
     findings.tables.push(table);
-    findings.tables.push(several(&server, pace));
     findings
 }
 
@@ -136,109 +128,4 @@ fn turns(runtime: &Runtime, server: &Server, pace: &Pace, keys: usize) -> Vec<Se
         })
     });
     alternate(pace.load, cases.collect())
-}
-
-/// Measures several processes on one hot key.
-fn several(server: &Server, pace: &Pace) -> Table {
-    let mut table = Table::new(
-        "One hot key, several processes",
-        "All processes have the client core together, each with 256 callers. So the rate of a leased key does not grow with \
-         their number here; on machines of their own it would. A key without leases cannot be decided faster than the core of \
-         the server allows, whatever the number of processes.",
-        &[
-            "processes",
-            "",
-            "decisions/s of all",
-            "trips/s of all",
-            "Redis CPU µs",
-            "p50 µs",
-            "p99 µs",
-        ],
-    );
-    for processes in PROCESSES {
-        let cases =
-            KINDS.map(|kind| Case::new(kind, move |time| together(server, processes, kind, time)));
-        for one in alternate(pace.load, cases.into()) {
-            table.row([
-                processes.to_string(),
-                if one.name == KINDS[1] {
-                    "Redis, leased"
-                } else {
-                    "Redis"
-                }
-                .to_owned(),
-                figure(one.median(|turn| turn.per_second)),
-                figure(one.median(|turn| turn.trips_per_second)),
-                figure(one.median(|turn| turn.server_us)),
-                figure(one.median(|turn| turn.p50_us)),
-                figure(one.median(|turn| turn.p99_us)),
-            ]);
-        }
-    }
-    table
-}
-
-/// Stores what several processes did at the same time.
-struct Together {
-    per_second: f64,
-    trips_per_second: f64,
-    server_us: f64,
-    p50_us: f64,
-    p99_us: f64,
-}
-
-fn together(server: &Server, processes: usize, kind: &str, time: Duration) -> Together {
-    let (url, millis) = (server.url(), time.as_millis().to_string());
-    let before = server.usage();
-    let figures: Vec<[f64; 4]> = thread::scope(|scope| {
-        let started: Vec<_> = (0..processes)
-            .map(|_| scope.spawn(|| probed(&[PROBE, kind, &url, &millis])))
-            .collect();
-        started
-            .into_iter()
-            .map(|process| process.join().expect("a process"))
-            .collect()
-    });
-    let used = server.usage().since(&before);
-    let decisions: f64 = figures.iter().map(|figures| figures[0]).sum();
-    let seconds = figures.iter().map(|figures| figures[1]).fold(0.0, f64::max);
-    let worst = |at: usize| {
-        figures
-            .iter()
-            .map(|figures| figures[at])
-            .fold(0.0, f64::max)
-    };
-    Together {
-        per_second: decisions / seconds,
-        trips_per_second: used.calls("evalsha") as f64 / seconds,
-        server_us: used.cpu.as_secs_f64() * 1e6 / decisions,
-        p50_us: worst(2),
-        p99_us: worst(3),
-    }
-}
-
-/// Runs one of several processes. Returns its decisions, their time in seconds, and the latencies.
-pub(super) fn probe(kind: &str, url: &str, millis: &str) -> [f64; 4] {
-    let runtime = load::runtime();
-    let policy = if kind == KINDS[1] { LEASED } else { PLENTY };
-    let store = runtime
-        .block_on(RedisStore::connect(url))
-        .expect("the server is up");
-    let ours = Arc::new(Ours::new(store, policy, 1));
-    let time = Duration::from_millis(millis.parse().expect("a number of milliseconds"));
-    let load = load::run_alone(
-        &runtime,
-        &ours,
-        Crowd {
-            callers: CALLERS,
-            keys: 1,
-        },
-        time,
-    );
-    [
-        load.decisions as f64,
-        load.elapsed.as_secs_f64(),
-        load.p50_us,
-        load.p99_us,
-    ]
 }

@@ -1,22 +1,20 @@
 //! Measures one subject in each file.
 
-mod adaptive;
 mod check;
 mod distance;
 mod diversity;
 mod envoy;
-mod grpc;
 mod http;
-mod latency;
+mod instructions;
 mod layer;
 mod leases;
 mod memory;
 mod networks;
 mod overload;
+mod pool;
 mod postgres;
 mod repeat;
 mod scripts;
-mod tenants;
 mod throughput;
 
 use std::{env, process::Command};
@@ -66,7 +64,7 @@ pub(crate) const ALL: &[Section] = &[
     },
     Section {
         name: "diversity",
-        about: "many policies, costs, tenants and limiters on one store",
+        about: "many policies, costs and tenants on one store",
         run: diversity::run,
     },
     Section {
@@ -75,9 +73,9 @@ pub(crate) const ALL: &[Section] = &[
         run: overload::run,
     },
     Section {
-        name: "latency",
-        about: "one caller through Redis, and a pool as the source",
-        run: latency::run,
+        name: "pool",
+        about: "a pool as the source of connections",
+        run: pool::run,
     },
     Section {
         name: "leases",
@@ -100,16 +98,6 @@ pub(crate) const ALL: &[Section] = &[
         run: memory::run,
     },
     Section {
-        name: "adaptive",
-        about: "a service that is ten times as slow for some time",
-        run: adaptive::run,
-    },
-    Section {
-        name: "grpc",
-        about: "unary calls of a tonic service",
-        run: grpc::run,
-    },
-    Section {
         name: "envoy",
         about: "the rate limit service for Envoy",
         run: envoy::run,
@@ -119,14 +107,19 @@ pub(crate) const ALL: &[Section] = &[
         about: "an Axum service under wrk",
         run: http::run,
     },
+    Section {
+        name: "instructions",
+        about: "the instructions of a request, by callgrind",
+        run: instructions::run,
+    },
 ];
 
 /// Measures one contestant in this process, which was started for it, and prints the figures.
 pub(crate) fn probe(words: &[String]) {
     let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
     let figures = match word(0) {
-        "tenants" | "limiters" => tenants::probe(word(0), word(1)),
-        leases::PROBE => leases::probe(word(1), word(2), word(3)),
+        diversity::PROBE => diversity::probe(word(1)),
+        instructions::PROBE => instructions::serve(word(1)),
         name => memory::probe(name),
     };
     println!("{}", figures.map(|figure| figure.to_string()).join(" "));

@@ -10,7 +10,7 @@ use crate::{
     load::{self, Crowd, Decide},
     open::{self, Offer, Results, USEFUL},
     pace::{Pace, Rounds},
-    peers::{Costs, Many, Naive},
+    peers::{Costs, Many},
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
     server::Server,
@@ -64,28 +64,13 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         server: Server::start(),
     };
     let ours = bench.ours(KEYS, Costs::one());
-    let naive = Arc::new(bench.runtime.block_on(async {
-        Naive::new(
-            &bench.server,
-            &bench.server.url(),
-            &[eight()],
-            KEYS,
-            Costs::one(),
-        )
-        .await
-    }));
     // A burst is longer than a turn of other sections, so that a queue can form.
     let rounds = Rounds {
         count: pace.load.count,
         turn: pace.load.turn * 2,
     };
-    let bursts = alternate(
-        rounds,
-        vec![
-            Case::new("tollgate", |time| bench.bursts(&ours, time)),
-            Case::new("naive client", |time| bench.bursts(&naive, time)),
-        ],
-    );
+    let bursts = vec![Case::new("tollgate", |time| bench.bursts(&ours, time))];
+    let bursts = alternate(rounds, bursts).remove(0);
     bench.server.flush();
     let (alike, differing) = (
         bench.ours(CALM_KEYS + 1, Costs::one()),
@@ -99,7 +84,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         ],
     );
     let mut findings = Findings::default();
-    goals(&mut findings, &bursts[0], &floods);
+    goals(&mut findings, &bursts, &floods);
     findings
         .tables
         .extend([bursts_table(&bursts), floods_table(&floods)]);
@@ -271,35 +256,22 @@ fn goals(findings: &mut Findings, ours: &Series<Turn>, floods: &[Series<Turn>]) 
     }
 }
 
-fn bursts_table(bursts: &[Series<Turn>]) -> Table {
-    let capacity: Vec<String> = bursts
-        .iter()
-        .map(|one| {
-            format!(
-                "{} for {}",
-                figure(one.median(|turn| turn.capacity)),
-                one.name
-            )
-        })
-        .collect();
+fn bursts_table(bursts: &Series<Turn>) -> Table {
     let mut table = Table::new(
         "Overload",
         format!(
             "Open loop: requests arrive at random times, whether or not earlier ones have their answer. Each is a task. \
-             The load is a multiple of the contestant's own capacity, which is measured in the same turn with {CALLERS} \
-             callers in a closed loop ({} decisions/s). A set of eight policies makes the server the bottleneck, so that \
-             the client can offer five times as much. *Good* is a decision of the store within {} ms, the deadline of \
-             Tollgate. The naive client has no deadline; its later decisions are called `late`. Tollgate admits requests \
-             that the store does not decide (`Outage::Open`), because a decision in process over eight policies would \
+             The load is a multiple of the capacity, which is measured in the same turn with {CALLERS} callers in a closed \
+             loop ({} decisions/s). A set of eight policies makes the server the bottleneck, so that \
+             the client can offer five times as much. *Good* is a decision of the store within {} ms, the deadline. \
+             Requests that the store does not decide are admitted (`Outage::Open`), because a decision in process over eight policies would \
              take time from the load. *Others* are the requests without a good decision. *Recovery* is the time from the \
-             end of the burst to the last one of them, while half of the capacity is offered. redis-cell has one limit \
-             in each command, so it is left out. *Client busy* is the share of its core.",
-            capacity.join(", "),
+             end of the burst to the last one of them, while half of the capacity is offered. *Client busy* is the share of its core.",
+            figure(bursts.median(|turn| turn.capacity)),
             USEFUL.as_millis()
         ),
         &[
             "load",
-            "",
             "offered/s",
             "good/s",
             "good, to the capacity",
@@ -312,26 +284,23 @@ fn bursts_table(bursts: &[Series<Turn>]) -> Table {
         ],
     );
     for (at, factor) in FACTORS.iter().enumerate() {
-        for one in bursts {
-            let of =
-                |value: fn(&Figures) -> f64| figure(one.median(|turn| value(&turn.results[at])));
-            table.row([
-                format!("{factor} ×"),
-                one.name.clone(),
-                of(|it| it.offered),
-                of(|it| it.goodput),
-                figure(one.median(|turn| turn.results[at].goodput / turn.capacity)),
-                of(|it| it.store_p99_ms),
-                of(|it| it.others_p50_ms),
-                of(|it| it.others_p99_ms),
-                reasons(one, at),
-                of(|it| it.recovery_ms),
-                format!(
-                    "{} %",
-                    figure(100.0 * one.median(|turn| turn.results[at].client_busy))
-                ),
-            ]);
-        }
+        let of =
+            |value: fn(&Figures) -> f64| figure(bursts.median(|turn| value(&turn.results[at])));
+        table.row([
+            format!("{factor} ×"),
+            of(|it| it.offered),
+            of(|it| it.goodput),
+            figure(bursts.median(|turn| turn.results[at].goodput / turn.capacity)),
+            of(|it| it.store_p99_ms),
+            of(|it| it.others_p50_ms),
+            of(|it| it.others_p99_ms),
+            reasons(bursts, at),
+            of(|it| it.recovery_ms),
+            format!(
+                "{} %",
+                figure(100.0 * bursts.median(|turn| turn.results[at].client_busy))
+            ),
+        ]);
     }
     table
 }

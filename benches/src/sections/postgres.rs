@@ -106,10 +106,12 @@ struct Field<'a> {
     function: Arc<TowerRateLimiterPostgres>,
     redis: Arc<Ours>,
     url: String,
+    /// The Redis server, which [`load::run`] asks for its use. No figure here shows it.
+    server: &'a Server,
 }
 
 impl<'a> Field<'a> {
-    fn new(runtime: &'a Runtime, postgres: &PostgresServer, redis: &Server) -> Self {
+    fn new(runtime: &'a Runtime, postgres: &PostgresServer, redis: &'a Server) -> Self {
         let url = postgres.url();
         runtime.block_on(async {
             let store = async |table: &str, durability| {
@@ -131,6 +133,7 @@ impl<'a> Field<'a> {
                 function: Arc::new(TowerRateLimiterPostgres::new(&url, KEYS).await),
                 redis: Arc::new(Ours::new(on_redis, PLENTY, KEYS)),
                 url: url.clone(),
+                server: redis,
             }
         })
     }
@@ -147,9 +150,9 @@ impl<'a> Field<'a> {
     }
 
     fn case<D: Decide>(&self, name: &str, decide: &Arc<D>, crowd: Crowd) -> Case<'a, Load> {
-        let (runtime, decide) = (self.runtime, Arc::clone(decide));
+        let (runtime, server, decide) = (self.runtime, self.server, Arc::clone(decide));
         Case::new(name, move |turn| {
-            load::run_alone(runtime, &decide, crowd, turn)
+            load::run(runtime, server, &decide, crowd, turn)
         })
     }
 
@@ -160,7 +163,13 @@ impl<'a> Field<'a> {
             callers: 64,
             keys: 1_000,
         };
-        let _ = load::run_alone(self.runtime, &self.logged, crowd, 20 * pace.load.turn);
+        let _ = load::run(
+            self.runtime,
+            self.server,
+            &self.logged,
+            crowd,
+            20 * pace.load.turn,
+        );
         self.runtime.block_on(async {
             let connected = tokio_postgres::connect(&self.url, NoTls).await;
             let (client, connection) = connected.expect("the server is up");

@@ -2,7 +2,8 @@
 
 use std::{ops::Add, time::Duration};
 
-use tollgate::{Cost, Key, Policy, PolicySet, Quota, testing::Script};
+use tollgate::{Cost, Key, Policy, PolicySet, Quota};
+use tollgate_test_support::calls::Script;
 
 use crate::{
     keys::{self, ANY_KEY, KEYS},

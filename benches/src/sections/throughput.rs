@@ -70,6 +70,9 @@ pub(crate) fn run(pace: &Pace) -> Findings {
                 if callers == 1 { "" } else { "s" }
             );
             findings.goal(measure, Target::AtLeast(1.0), ratio, " ×");
+            if callers == 1 {
+                latency_goals(&mut findings, &series);
+            }
         } else {
             goals(&mut findings, callers, &series, &best);
         }
@@ -93,12 +96,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         spread.row([callers, &run.name, &per_second, "–", "–", &cpu, "–", "–"].map(str::to_owned));
     }
     let libraries = libraries(&field, pace);
-    findings.tables.extend([
-        spread,
-        hot,
-        libraries,
-        never_above_the_bound(&runtime, &server, pace),
-    ]);
+    findings.tables.extend([spread, hot, libraries]);
     findings
 }
 
@@ -125,6 +123,17 @@ fn rows(table: &mut Table, callers: usize, series: &[Series<Load>]) {
             figure(one.median(|it| it.p50_us)),
             figure(one.median(|it| it.p99_us)),
         ]);
+    }
+}
+
+fn latency_goals(findings: &mut Findings, series: &[Series<Load>]) {
+    for (than, target, peer) in [
+        ("a bare `EVALSHA`", 1.1, SAME),
+        ("a pool with a checkout per call", 0.6, PER_CALL),
+    ] {
+        let ratio = series[OURS].ratio(&series[peer], |load| load.p50_us);
+        let measure = format!("one caller, p50, to {than}");
+        findings.goal(measure, Target::AtMost(target), ratio, " ×");
     }
 }
 
@@ -333,53 +342,6 @@ fn libraries(field: &Field<'_>, pace: &Pace) -> Table {
             field.case("tower-rate-tier", server, &field.tiers, crowd),
         ];
         rows(&mut table, callers, &alternate(pace.load, cases));
-    }
-    table
-}
-
-/// Measures one key that all callers use, with a limit that denies most requests.
-fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Table {
-    const RATE: u64 = 1_000;
-    const BURST: u64 = 100;
-    let policy = Policy::token_bucket("bound", Quota::per_second(RATE).with_burst(BURST));
-    let mut table = Table::new(
-        "One hot key at its limit",
-        format!(
-            "{RATE} per second, burst {BURST}. The bound is the burst and the units that returned during the run. If \
-             more requests were admitted, the run would end with an error."
-        ),
-        &["callers", "decisions/s", "admitted", "bound"],
-    );
-    for callers in [64, 256] {
-        server.flush();
-        let store = runtime
-            .block_on(RedisStore::connect(server.url()))
-            .expect("the server is up");
-        let ours = Arc::new(Ours::new(store, policy.clone(), 1));
-        let load = load::run(
-            runtime,
-            server,
-            &ours,
-            Crowd { callers, keys: 1 },
-            pace.load.turn * 2,
-        );
-        let bound = BURST as f64 + RATE as f64 * load.elapsed.as_secs_f64();
-        assert!(
-            load.admitted as f64 <= bound,
-            "{} admitted, the bound is {bound}",
-            load.admitted
-        );
-        assert!(
-            load.admitted as f64 >= 0.9 * bound,
-            "{} admitted of {bound}: some were denied wrongly",
-            load.admitted
-        );
-        table.row([
-            callers.to_string(),
-            figure(load.per_second()),
-            load.admitted.to_string(),
-            (bound as u64).to_string(),
-        ]);
     }
     table
 }

@@ -2,7 +2,7 @@
 
 use std::{env, fmt, process::ExitCode};
 
-/// The exit status of a command that could not do its work. It is also that of a wrong argument.
+/// The exit status of a command that could not do its work. A wrong argument has the same.
 pub(crate) const STATUS: u8 = 2;
 
 /// Reports why a command could not do its work. Its message has no password.

@@ -82,9 +82,9 @@ pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for sign in text.chars() {
         if is_plain(sign) {
-            shown.push(sign)
+            shown.push(sign);
         } else {
-            shown.extend(sign.escape_unicode())
+            shown.extend(sign.escape_unicode());
         }
     }
     shown
@@ -123,13 +123,13 @@ pub(crate) struct Line {
 const LEAST_WIDTH: usize = 6;
 
 impl Table {
-    /// Creates a table with the names of its columns. A name that begins with `>` is that of a
+    /// Creates a table with the names of its columns. A name that begins with `>` belongs to a
     /// column of numbers.
     pub(crate) fn new<const N: usize>(names: [&'static str; N]) -> Self {
         Self::dispensable(names.map(|name| (name, 0)))
     }
 
-    /// Creates a table of which columns are left out when the width is small: those with the
+    /// Creates a table that leaves out columns when the width is small: first the ones with the
     /// greatest number first, and those with 0 never.
     pub(crate) fn dispensable<const N: usize>(columns: [(&'static str, u8); N]) -> Self {
         let column = |(name, dispensable): (&'static str, u8)| Column {

@@ -37,8 +37,8 @@ async fn stats(State(service): State<RateLimitService>) -> String {
         .collect()
 }
 
-/// Writes a line for each rule. A line for a limit of Envoy's language is that of Envoy's service.
-/// The name is that of the counters, so a name of a file forges no line.
+/// Writes a line for each rule. For a limit of Envoy's language, Envoy's service writes the same.
+/// The counters have the same name, so a name of a file forges no line.
 fn dump(rules: &Rules) -> String {
     let mut text = String::new();
     for rule in rules.current().rules() {

@@ -4,11 +4,8 @@
 //! *descriptors*: lists of keys and values, such as `tenant=acme`. The descriptors of the file form
 //! a tree that gives each list a limit.
 //!
-//! [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run, and [`RuleLimiter`]
-//! checks requests against them on a store. `RequestRules` uses a [`RuleLimiter`] in a layer for
-//! HTTP and gRPC. Use the `tollgate` crate alone for limits that are constants, and its
-//! [`TenantLimiters`](tollgate::tenants::TenantLimiters) for limits that a database holds. The
-//! module `spring` converts the limits of a Spring Cloud Gateway.
+//! Use the `tollgate` crate alone for limits that are constants. **Start with its
+//! [guide](tollgate::guide)**, about algorithms, outages and production.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -44,6 +41,19 @@
 //! assert!(limiter.check("shop", &request, 1_000).await?.is_allowed());
 //! # Ok(()) }
 //! ```
+//!
+//! # What do you want to do?
+//!
+//! | goal | use |
+//! |---|---|
+//! | check files, and see every mistake with its place | [`RuleSet::parse`], [`RuleSet::load`] |
+//! | replace rules while requests run | [`Rules`], and `Rules::watch` for files that change |
+//! | check a request | [`RuleLimiter::check`], with the [`Descriptor`]s that it has |
+//! | limit HTTP or gRPC in a layer | `RuleLimiter::for_requests`, and `Descriptors` made from the head (feature `http`) |
+//! | see which rule applies, and why | [`RuleSet::explain`], or the command `tollgate explain` |
+//! | bring a limit into force step by step | the field `enforce` |
+//! | take the limits of Envoy's service, or of a Spring Cloud Gateway | [`Compat`]; the module `spring` |
+//! | take limits from a database | [`TenantLimiters`](tollgate::tenants::TenantLimiters) of the crate `tollgate` |
 //!
 //! # Files
 //!

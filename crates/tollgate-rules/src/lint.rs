@@ -240,7 +240,7 @@ impl<'a> Lint<'a> {
         }
     }
 
-    /// Classes of which no request is the first, and classes whose entry no action makes.
+    /// Classes that no request is the first of, and classes whose entry no action makes.
     fn classes(&mut self, domain: &Domain) {
         for (at, class) in domain.priorities.iter().enumerate() {
             let name = short(class.name());

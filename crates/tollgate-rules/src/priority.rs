@@ -128,7 +128,7 @@ impl EntryValue {
         }
     }
 
-    /// Returns the text of the file. Any value is that of a star.
+    /// Returns the text of the file. A star stands for any value.
     fn text(&self) -> &str {
         match self {
             Self::Any => "*",

@@ -20,12 +20,14 @@
 //! const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(5).with_burst(10));
 //!
 //! let limiter = Limiter::new(MemoryStore::new(), BURST);
-//! let server = Server::builder().layer(tollgate_tonic::layer(limiter, PeerIp::new()));
+//! let layer = tollgate_tonic::layer(limiter.clone(), PeerIp::new());
+//! let server = Server::builder().layer(layer);
 //! // server.add_service(GreeterServer::new(greeter)).serve(address).await?;
+//! assert_eq!(limiter.name(), "burst"); // The name in logs and metrics.
 //! # let _ = server;
 //! ```
 //!
-//! # Choose where to limit
+//! # What do you want to do?
 //!
 //! | goal | use |
 //! |---|---|

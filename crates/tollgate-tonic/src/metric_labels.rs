@@ -8,7 +8,7 @@ use crate::path::{checked_service, service_and_method};
 ///
 /// A name is a method (`/package.Service/Method`) or a service (`package.Service`). A client can
 /// call any path, so only these names become labels. A method that is not in the list is labelled
-/// `other`, and so is a service of which the list has no name.
+/// `other`, and so is a service that the list does not name.
 ///
 /// Use this function for a layer with a single limiter. [`MethodLimiters`](crate::MethodLimiters)
 /// sets the labels itself, for the names in its table that have a limiter.

@@ -82,7 +82,7 @@ pub(crate) enum CostOfOutcome {
     Each(Arc<FinalCosts>),
 }
 
-/// Holds the cost of a request that is charged after the response.
+/// The cost of a request that is charged after the response.
 #[derive(Clone)]
 pub(crate) enum Due {
     One(Cost),
@@ -157,7 +157,7 @@ impl CostOfOutcome {
     }
 }
 
-/// Holds the charge of a request until its final cost is known. Dropping the charge settles it too.
+/// Keeps the charge of a request until its final cost is known. Dropping the charge settles it too.
 pub(crate) struct Charge {
     charged: SmallVec<[Charged; 1]>,
     /// The cost to charge after the response. `None` when the decision has charged it.
@@ -169,7 +169,7 @@ pub(crate) struct Charge {
     pub(crate) is_running: bool,
 }
 
-/// Holds what one limiter has charged to one key.
+/// What one limiter has charged to one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
     pub(crate) limiter: Limiter,
@@ -270,7 +270,7 @@ impl Drop for Charge {
 /// Clears the lockouts of a key in the background. Policies of other algorithms keep what is spent.
 fn clear_lockouts(limiter: &Limiter, key: &Key) {
     let is_lockout = |policy: &&Policy| matches!(policy.algorithm(), Algorithm::Lockout { .. });
-    // No error: the names are those of a set.
+    // No error: a set has had these names.
     let Ok(lockouts) = PolicySet::try_new(limiter.policies().iter().filter(is_lockout).cloned())
     else {
         return;

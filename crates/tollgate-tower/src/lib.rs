@@ -36,6 +36,25 @@
 //! # }
 //! ```
 //!
+//! # What do you want to do?
+//!
+//! | goal | use |
+//! |---|---|
+//! | limit a router, a route, a service | [`RateLimitLayer`]; [several layers](guide::layers) around each other for different keys |
+//! | limit by address, user, API key, route | an extractor of [`key`]; behind a proxy [`ForwardedIp`](key::ForwardedIp) |
+//! | set options: exempt requests, costs, waits, trials, header formats | [`RateLimitBuilder`] |
+//! | give customers different limits | a [`LimiterSource`], such as [`TieredLimiters`] |
+//! | limit by what stands in the body, such as a user name | a [`HandlerLimiter`] in the handler, which answers as a layer does |
+//! | charge what is known at the end, such as tokens or bytes | [`RateLimitBuilder::reserve`], and the module [`reservation`] |
+//! | answer with a body of your own | [`RateLimitBuilder::respond_with`], and the module [`rejection`] |
+//! | tell callers what is left | a [`StateService`], or [`Decisions`] in the handler |
+//! | limit requests at the same time, over all replicas | a [`ConcurrencyLayer`] |
+//! | protect a service that becomes slow | an [adaptive] limit |
+//! | keep calls to another service below its limit | `outgoing::OutgoingLayer`, or a [`RetryAfterLayer`] where the limit is unknown |
+//! | charge the messages of a WebSocket | `ws::LimitedSocket` |
+//! | reject a request in a handler before its body was read | a [`DrainLayer`](drain::DrainLayer) around it |
+//! | limit a gRPC server, or limits from a file | the crates `tollgate-tonic` and `tollgate-rules` |
+//!
 //! # Features
 //!
 //! | feature | default | adds |
@@ -47,37 +66,6 @@
 //! | `reqwest` | no | `outgoing::ReqwestClient` makes a Tower service of a `reqwest::Client`; enables `outgoing` |
 //! | `metrics` | no | the metrics below, through the `metrics` facade |
 //! | `test-util` | no | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
-//!
-//! # Stacked layers
-//!
-//! Put policies for the same key into one limiter: it charges all of them or none. For different
-//! keys, put one layer around the other. The [guide](guide::layers) describes the order, the
-//! headers of the response, and the mistakes that the layers log.
-//!
-//! # Keys in the body
-//!
-//! A layer sees only the head of a request. When the key is in the body, such as a user name in
-//! JSON, the handler checks a [`HandlerLimiter`]. Its rejections and headers are the same as from a
-//! layer.
-//!
-//! A handler that rejects a request before it has read the body needs a
-//! [`DrainLayer`](drain::DrainLayer) around it.
-//!
-//! # A caller's own state
-//!
-//! A [`StateService`] reports to a caller how much of its quotas is left, as JSON. It uses the
-//! limiters and the key extractor of a layer.
-//!
-//! # Costs that are known later
-//!
-//! [`RateLimitBuilder::reserve`] charges an estimate. When the response body ends, the layer
-//! charges what the service has counted instead: see the module [`reservation`].
-//!
-//! # Requests at the same time
-//!
-//! A [`ConcurrencyLayer`] limits how many requests of a key are in flight, over all replicas: see
-//! the module [`concurrency`]. An [adaptive] limiter bounds the requests in flight in one process,
-//! by the latency of the service.
 //!
 //! # Logs and metrics
 //!
@@ -126,8 +114,8 @@ mod rpc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-/// The service and the future of all layers that admit or reject requests, and the future of a
-/// [`StateService`].
+/// The service and the future of all layers that admit or reject requests: for types that you write
+/// down, and for the errors of the compiler that name them.
 pub mod future {
     pub use crate::{
         gate::{Gated, ResponseFuture},

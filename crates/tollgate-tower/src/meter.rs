@@ -63,7 +63,7 @@ struct Counts {
 /// Limits the policies of a set.
 const MAX_POLICIES: usize = 8;
 
-/// Holds a number, or nothing: the greatest number stands for nothing.
+/// A number, or nothing: the greatest number stands for nothing.
 struct Count(AtomicU64);
 
 impl Count {

@@ -61,7 +61,7 @@ mod on {
     /// Shares the series of limiters that are looked up between those whose policies have the same
     /// names.
     ///
-    /// The names may be those of tenants. They are label values, so their number is bounded.
+    /// The names may come from tenants. They are label values, so their number is bounded.
     #[derive(Default)]
     pub(crate) struct LookedUpMetrics {
         by_names: Mutex<HashMap<String, LimitMetrics>>,

@@ -77,7 +77,7 @@
 //! | `macros` | no | the attribute `limited`, for async functions |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
 //! | `test-util` | no | stores for the tests of applications: fixed answers, and outages on command |
-//! | `testing` | no | functions for the project's own tests; not covered by semantic versioning |
+//! | `testing` | no | what the tests of this project compare; not covered by semantic versioning |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

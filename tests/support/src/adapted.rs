@@ -11,10 +11,13 @@ use tollgate::{
     Cost, Costs, Decision, Error, ErrorKind, Key, Policy, PolicySet, Store,
     reservation::{ReservationId, Settlement},
     store::{Ceiling, Check, Clock, KeyValue, KeyValueStore, Snapshot, StoreFuture, Write},
-    testing::{self, Stored},
+    testing,
 };
 
-use crate::{Dice, START_US, Subject, subject::name_of};
+use crate::{
+    Dice, START_US, Stored, Subject,
+    subject::{name_of, with_check},
+};
 
 /// Keeps bytes in a map. Clones share it, as processes share a database.
 #[derive(Clone, Debug)]
@@ -240,10 +243,7 @@ impl<K: KeyValue, B> Adapted<K, B> {
         call: impl FnOnce(&KeyValueStore<K>, Check<'_>) -> StoreFuture<T>,
     ) -> T {
         let call = |check: Check<'_>| call(&self.store, check);
-        let answer = match ceilings {
-            Some(ceilings) => testing::with_check_under(policies, key, costs, ceilings, call),
-            None => testing::with_check(policies, key, costs, call),
-        };
+        let answer = with_check(policies, key, costs, ceilings, call);
         self.runtime.block_on(answer).expect("an answer")
     }
 }

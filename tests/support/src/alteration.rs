@@ -2,8 +2,8 @@ use std::cell::Cell;
 
 use tollgate::Algorithm;
 
-/// A mistake: what it is, the algorithm, the text of its script, and the wrong text in its place.
-pub type Mutant = (&'static str, Algorithm, &'static str, &'static str);
+/// An algorithm, and mistakes in its scripts in the form of [`mistakes`].
+pub type Mutants = (Algorithm, &'static str);
 
 /// Builds each mistake into the scripts, and expects that a comparison finds it.
 ///
@@ -11,12 +11,15 @@ pub type Mutant = (&'static str, Algorithm, &'static str, &'static str);
 ///
 /// Names the mistakes that were not found, and a mistake whose text is in no script.
 pub fn find_mutants(
-    mutants: &[Mutant],
+    mutants: &[Mutants],
     mut is_found: impl FnMut(Algorithm, &dyn Fn(&str) -> String) -> bool,
 ) {
     let mut survivors = Vec::new();
-    for &(mistake, algorithm, right, wrong) in mutants {
-        let alteration = Alteration::new(right, wrong);
+    let mutants = mutants
+        .iter()
+        .flat_map(|(algorithm, text)| mistakes(text).map(|mistake| (*algorithm, mistake)));
+    for (algorithm, (mistake, right, wrong)) in mutants {
+        let alteration = Alteration::new(&right, &wrong);
         let is_found = is_found(algorithm, &|text| alteration.apply(text));
         assert!(
             alteration.was_applied(),
@@ -27,6 +30,24 @@ pub fn find_mutants(
         }
     }
     assert!(survivors.is_empty(), "not found: {survivors:#?}");
+}
+
+/// Reads mistakes: a line with the name of each, the lines of the right text behind `-`, and those
+/// of the wrong text behind `+`.
+pub fn mistakes(text: &str) -> impl Iterator<Item = (&str, String, String)> {
+    let mut found: Vec<(&str, Vec<&str>, Vec<&str>)> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let rest = line.get(1..).unwrap_or_default();
+        let rest = rest.strip_prefix(' ').unwrap_or(rest);
+        match (line.as_bytes()[0], found.last_mut()) {
+            (b'-', Some((_, right, _))) => right.push(rest),
+            (b'+', Some((_, _, wrong))) => wrong.push(rest),
+            _ => found.push((line, Vec::new(), Vec::new())),
+        }
+    }
+    let joined =
+        |(name, right, wrong): (_, Vec<_>, Vec<_>)| (name, right.join("\n"), wrong.join("\n"));
+    found.into_iter().map(joined)
 }
 
 /// Replaces a text in scripts by a wrong one, to show that a test finds the mistake.

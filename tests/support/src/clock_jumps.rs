@@ -1,6 +1,7 @@
 //! Measures what quotas admit and deny after the server's clock jumped: for the test and for the
 //! fault suite.
 
+use crate::limiters::decided;
 use std::time::{Duration, Instant};
 
 use tollgate::{Algorithm, Key, Limiter, Policy, Quota, RedisStore};
@@ -202,12 +203,7 @@ impl JumpingServer {
     async fn next_unit(&self, limiter: &Limiter, key: &Key) -> Duration {
         let mut waited = Duration::ZERO;
         for _ in 0..100 {
-            let Some(wait) = limiter
-                .check(key.clone())
-                .await
-                .expect("a decision")
-                .retry_after()
-            else {
+            let Some(wait) = decided(&limiter, key.clone()).await.retry_after() else {
                 return waited;
             };
             self.clock.forward(wait);
@@ -220,12 +216,7 @@ impl JumpingServer {
 /// Spends up to `most` units, and returns how many were admitted.
 async fn drain(limiter: &Limiter, key: &Key, most: u64) -> u64 {
     for spent in 0..most {
-        if limiter
-            .check(key.clone())
-            .await
-            .expect("a decision")
-            .is_denied()
-        {
+        if decided(&limiter, key.clone()).await.is_denied() {
             return spent;
         }
     }

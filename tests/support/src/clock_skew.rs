@@ -1,6 +1,7 @@
 //! Processes whose own clocks are wrong, one after the other at one server: for the test and for
 //! the fault suite.
 
+use crate::limiters::decided_at;
 use std::{
     process::Command,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -80,11 +81,7 @@ pub fn run_caller(url: &str) {
             let policy = Policy::try_new("p", algorithm, Quota::per_hour(20)).expect("a policy");
             let limiter = patient_limiter(store.clone(), policy);
             for cost in [1, 9, 6, 3, 1] {
-                let decision = limiter
-                    .check("acme")
-                    .cost(Cost::new(cost))
-                    .await
-                    .expect("a decision");
+                let decision = decided_at(&limiter, "acme", Cost::new(cost)).await;
                 let word = if decision.is_allowed() {
                     "allowed"
                 } else {

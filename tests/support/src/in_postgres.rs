@@ -11,14 +11,11 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
-use tollgate::{
-    store::{Clock, KeyValue},
-    testing::Stored,
-};
+use tollgate::store::{Clock, KeyValue};
 use tollgate_postgres::{Durability, PostgresStore};
 use tollgate_tests::PostgresServer;
 
-use crate::{Adapted, Bytes, START_US};
+use crate::{Adapted, Bytes, START_US, Stored};
 
 /// One server for all tests of a program, which ends with it. Each test has tables of its own.
 pub static POSTGRES: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);

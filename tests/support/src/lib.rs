@@ -7,6 +7,7 @@
 
 mod adapted;
 mod alteration;
+pub mod calls;
 mod clock_jumps;
 mod clock_skew;
 mod crowd;
@@ -26,7 +27,7 @@ pub mod stream;
 mod subject;
 
 pub use adapted::{Adapted, Bytes, InMap, Map};
-pub use alteration::{Alteration, Mutant, find_mutants};
+pub use alteration::{Alteration, Mutants, find_mutants, mistakes};
 pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
 pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
 pub use crowd::{Crowd, Turns, run_crowd};
@@ -38,9 +39,9 @@ pub use leases::{
     Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms,
     most_above, run_lease_replica,
 };
-pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
+pub use limiters::{PATIENCE, decided, decided_at, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;
 pub use subject::{
-    InMemory, InRedis, START_US, Subject, integers, own_keys, reserved, state_commands,
+    InMemory, InRedis, START_US, Stored, Subject, integers, own_keys, reserved, state_commands,
     stored_state,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Key, Limiter, Outage, PolicySet, Store};
+use tollgate::{Cost, Costs, Decision, Key, Limiter, Outage, PolicySet, Store};
 
 /// A deadline that a slow machine keeps, and that a test which waits in vain reaches.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,6 +26,29 @@ pub fn patient_limiter(store: impl Store + 'static, policies: impl Into<PolicySe
 /// When the store does not decide.
 pub async fn remaining(limiter: &Limiter, key: impl Into<Key>) -> u64 {
     remaining_of_each(limiter, key).await[0]
+}
+
+/// Checks a key at a cost of one unit.
+///
+/// # Panics
+///
+/// When the check fails.
+pub async fn decided(limiter: &Limiter, key: impl Into<Key>) -> Decision {
+    decided_at(limiter, key, Cost::ONE).await
+}
+
+/// Checks a key at this cost.
+///
+/// # Panics
+///
+/// When the check fails.
+pub async fn decided_at(
+    limiter: &Limiter,
+    key: impl Into<Key>,
+    cost: impl Into<Costs>,
+) -> Decision {
+    let decision = limiter.check(key).cost(cost).await;
+    decision.unwrap_or_else(|error| panic!("no decision: {error}"))
 }
 
 /// Returns how many units are left under each policy.

@@ -3,11 +3,10 @@
 use tollgate::{
     Costs, Key, Limiter, Policy, Quota, RedisStore,
     reservation::{ReservationId, Settlement},
-    testing::Script,
 };
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
-use crate::{PATIENCE, patient_limiter, remaining_of_each};
+use crate::{PATIENCE, calls::Script, patient_limiter, remaining_of_each};
 
 /// The units of both policies.
 pub const AMOUNTS: [u64; 2] = [10_000, 1_000_000];

@@ -3,14 +3,13 @@
 
 use std::collections::HashMap;
 
-use tollgate::{
-    Algorithm, Cost, Costs, Key, Policy, PolicySet,
-    store::Ceiling,
-    testing::{self, MixedBatch, MixedSubject, Script},
-};
+use tollgate::{Algorithm, Cost, Costs, Key, Policy, PolicySet, store::Ceiling, testing};
 
 use crate::{
-    Dice, InRedis, START_US, Subject, policies, state_commands, stored_state, stream::figures,
+    Dice, InRedis, START_US, Subject,
+    calls::{MixedBatch, MixedSubject, Script},
+    policies, state_commands, stored_state,
+    stream::figures,
 };
 
 /// The number of keys that the batches are drawn from.

@@ -7,14 +7,14 @@ use tollgate::{
     limiter::PolicyState,
     reservation::{ReservationId, Settlement},
     store::Ceiling,
-    testing::{self, Script, Stored},
+    testing,
 };
 
 use tollgate_tests::expiry_command;
 
 use crate::{
-    Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, reserved,
-    state_commands, stored_state,
+    Dice, InMemory, InRedis, START_US, Stored, Subject, calls::Script, integers, own_keys,
+    policies, reserved, state_commands, stored_state,
 };
 
 /// The number of steps that one comparison takes.

@@ -1,12 +1,13 @@
 //! One interface to all stores on a clock that the test moves, so that every law is written once.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
+use crate::calls::Script;
 use tollgate::{
     Algorithm, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, Store,
     reservation::{ReservationId, Settlement},
     store::{Ceiling, Check, Clock},
-    testing::{self, Script, Stored},
+    testing,
 };
 use tollgate_tests::{Client, RedisServer, Reply, expiry_command};
 
@@ -129,6 +130,38 @@ pub trait Subject {
     }
 }
 
+/// Holds a state, some permits or a record, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The bytes. Each entry of a log follows its length.
+    pub value: Vec<u8>,
+    /// The time at which they expire, in milliseconds since the Unix epoch.
+    pub expires_ms: u64,
+}
+
+impl From<(Vec<u8>, u64)> for Stored {
+    fn from((value, expires_ms): (Vec<u8>, u64)) -> Self {
+        Self { value, expires_ms }
+    }
+}
+
+/// Runs `run` with a check that has these costs, under a ceiling for each policy if there are any.
+///
+/// # Panics
+///
+/// Panics when the costs do not name the policies of the set.
+pub(crate) fn with_check<R>(
+    policies: &PolicySet,
+    key: &Key,
+    costs: &Costs,
+    ceilings: Option<&[Ceiling]>,
+    run: impl FnOnce(Check<'_>) -> R,
+) -> R {
+    let charge = testing::charge(policies, costs, ceilings);
+    let charge = charge.expect("costs for the policies of the set");
+    run(testing::check(policies, key, &charge))
+}
+
 /// The time at which the clocks start, in microseconds. It is far in the future, so that no key
 /// expires by the server's clock, and no multiple of a usual period.
 pub const START_US: u64 = 4_000_000_000_000_000 + 1_234_567;
@@ -157,7 +190,7 @@ impl InMemory {
     /// it.
     #[must_use]
     pub fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<Stored> {
-        testing::record(&self.store, policies, key, id)
+        testing::stored_record(&self.store, policies, key, id).map(Stored::from)
     }
 }
 
@@ -184,7 +217,7 @@ impl Subject for InMemory {
         tag: &str,
     ) -> Decision {
         let check = |check: Check<'_>| self.store.check(check.with_tag(tag.as_bytes()));
-        testing::with_check(policies, key, costs, check)
+        with_check(policies, key, costs, None, check)
             .into_ready()
             .expect("in process")
             .expect("a decision")
@@ -198,13 +231,13 @@ impl Subject for InMemory {
         ceilings: &[Ceiling],
     ) -> Decision {
         let check = |check: Check<'_>| self.store.check(check);
-        let decided = testing::with_check_under(policies, key, costs, ceilings, check).into_ready();
+        let decided = with_check(policies, key, costs, Some(ceilings), check).into_ready();
         decided.expect("in process").expect("a decision")
     }
 
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
         let look = |check: Check<'_>| self.store.look(check);
-        testing::with_check(policies, key, costs, look)
+        with_check(policies, key, costs, None, look)
             .into_ready()
             .expect("in process")
             .expect("a decision")
@@ -218,12 +251,12 @@ impl Subject for InMemory {
         ceilings: &[Ceiling],
     ) -> Decision {
         let look = |check: Check<'_>| self.store.look(check);
-        let seen = testing::with_check_under(policies, key, costs, ceilings, look).into_ready();
+        let seen = with_check(policies, key, costs, Some(ceilings), look).into_ready();
         seen.expect("in process").expect("a decision")
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
-        testing::with_check(policies, key, costs, |check| {
+        with_check(policies, key, costs, None, |check| {
             testing::refund(&self.store, check, spent_us)
         });
     }
@@ -237,7 +270,7 @@ impl Subject for InMemory {
         _spent_us: u64,
     ) {
         let refund = |check: Check<'_>| self.store.refund(check, Some(decision));
-        testing::with_check(policies, key, costs, refund)
+        with_check(policies, key, costs, None, refund)
             .into_ready()
             .expect("in process")
             .expect("a refund");
@@ -252,11 +285,10 @@ impl Subject for InMemory {
         ceilings: Option<&[Ceiling]>,
         life_us: u64,
     ) -> Decision {
-        let reserve = |check: Check<'_>| testing::reserve(&self.store, check, id, life_us);
-        match ceilings {
-            Some(ceilings) => testing::with_check_under(policies, key, costs, ceilings, reserve),
-            None => testing::with_check(policies, key, costs, reserve),
-        }
+        let life = Duration::from_micros(life_us);
+        let reserve = |check: Check<'_>| self.store.reserve(check, id, life);
+        let reserved = with_check(policies, key, costs, ceilings, reserve).into_ready();
+        reserved.expect("in process").expect("a decision")
     }
 
     fn commit(
@@ -267,7 +299,7 @@ impl Subject for InMemory {
         costs: &Costs,
         number: u64,
     ) -> Settlement {
-        testing::with_check(policies, key, costs, |check| {
+        with_check(policies, key, costs, None, |check| {
             testing::commit(&self.store, check, id, number)
         })
     }
@@ -281,7 +313,7 @@ impl Subject for InMemory {
     }
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
-        testing::stored(&self.store, policy, key)
+        testing::stored(&self.store, policy, key).map(Stored::from)
     }
 }
 

@@ -3,12 +3,10 @@
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
-    Algorithm, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
-    store::Clock,
-    tenants::TenantLimiters,
-    test_util::FaultyStore,
-    testing::{Script, shapes},
+    Algorithm, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, store::Clock,
+    tenants::TenantLimiters, test_util::FaultyStore, testing::shapes,
 };
+use tollgate_test_support::calls::Script;
 use tollgate_tests::RedisServer;
 
 use super::alone;

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use tollgate::{
     Algorithm, CalendarUnit, Lease, Policy, PolicySet, Quota,
-    testing::{
-        ALGORITHMS,
-        lease::{Call, Stamp},
-    },
+    testing::{ALGORITHMS, Stamp},
 };
+use tollgate_test_support::calls::Call;
 use tollgate_test_support::leases::{Account, step};
 
 /// The length of a generation in microseconds.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tollgate::{
     Algorithm, CalendarUnit, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
-    RedisStore, TimeZone, store::Clock, testing::Script,
+    RedisStore, TimeZone, store::Clock,
 };
 use tollgate_test_support::{
-    Dice, InMemory, InRedis, Subject, integers, patient_limiter, policies,
+    Dice, InMemory, InRedis, Subject, calls::Script, decided_at, integers, patient_limiter,
+    policies,
 };
 
 use crate::{drain, key, micros, remaining};
@@ -335,16 +336,8 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
         ],
     );
     let exact = Limiter::new(MemoryStore::new(), year);
-    let decision = limiter
-        .check("acme")
-        .cost(Cost::new(2))
-        .await
-        .expect("a decision");
-    let _ = exact
-        .check("acme")
-        .cost(Cost::new(2))
-        .await
-        .expect("a decision");
+    let decision = decided_at(&limiter, "acme", Cost::new(2)).await;
+    let _ = decided_at(&exact, "acme", Cost::new(2)).await;
     let expected = exact
         .peek("acme")
         .await

@@ -10,7 +10,7 @@ use tollgate::{
     Algorithm, Cost, Costs, Limiter, Policy, PolicySet, Quota, reservation::ReservationId,
     testing::ALGORITHMS,
 };
-use tollgate_test_support::{Deployment, InMap, Kind, START_US, Subject, patient_limiter};
+use tollgate_test_support::{Deployment, InMap, Kind, START_US, Subject, decided, patient_limiter};
 use tollgate_tests::{RedisServer, Reply};
 
 use crate::key;
@@ -191,13 +191,7 @@ async fn plant_on(deployment: &Deployment) {
         let policy =
             Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("a policy");
         let limiter = patient_limiter(store.clone(), policy);
-        assert!(
-            limiter
-                .check("acme")
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, "acme").await.is_allowed());
         let key = server.command(&["KEYS", "*"]).items()[0].text();
         let time = server.command(&["TIME"]);
         let now_us = time.items()[0].text().parse::<f64>().expect("seconds") * 1e6;

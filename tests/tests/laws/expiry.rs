@@ -1,10 +1,7 @@
 //! Law 9: an absent state equals a fresh one, and every key expires.
 
-use tollgate::{
-    Key, Policy, PolicySet, Quota,
-    testing::{ALGORITHMS, Script},
-};
-use tollgate_test_support::{InRedis, START_US, Subject, policies, stream::figures};
+use tollgate::{Key, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate_test_support::{InRedis, START_US, Subject, calls::Script, policies, stream::figures};
 use tollgate_tests::expiry_command;
 
 use crate::{key, on_every_store, wander};

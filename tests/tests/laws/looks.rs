@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Algorithm, Decision, Policy, PolicySet, Quota,
-    store::StoredState,
-    testing::{Script, Stored},
-};
-use tollgate_test_support::{Dice, InMemory, InRedis, Subject, policies};
+use tollgate::{Algorithm, Decision, Policy, PolicySet, Quota, store::StoredState};
+use tollgate_test_support::{Dice, InMemory, InRedis, Stored, Subject, calls::Script, policies};
 
 use crate::{drain, key, least_burst, micros, on_every_store, remaining, wander};
 

@@ -16,7 +16,6 @@ mod clock;
 mod cost;
 mod damage;
 mod expiry;
-mod levels;
 mod looks;
 mod priorities;
 mod refunds;

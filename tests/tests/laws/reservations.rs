@@ -1,11 +1,10 @@
 //! Laws 14 to 16 and 18: reservations, their settlement, and debts.
 
-use tollgate::testing::Stored;
 use tollgate::{
     Cost, Costs, Decision, Key, Policy, PolicySet, Quota,
     reservation::{ReservationId, Settlement},
 };
-use tollgate_test_support::{Dice, Subject, policies};
+use tollgate_test_support::{Dice, Stored, Subject, policies};
 
 use crate::{drain, key, least_burst, micros, on_every_store, remaining};
 
@@ -33,7 +32,7 @@ fn commit(
 }
 
 /// Returns what is stored under each policy.
-fn stored(subject: &mut dyn Subject, set: &PolicySet) -> Vec<Option<tollgate::testing::Stored>> {
+fn stored(subject: &mut dyn Subject, set: &PolicySet) -> Vec<Option<Stored>> {
     set.iter()
         .map(|policy| subject.stored(policy, &key()))
         .collect()

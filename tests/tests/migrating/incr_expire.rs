@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Cost, Key, Policy, Quota, testing::Script};
-use tollgate_test_support::{Dice, integers};
+use tollgate::{Cost, Key, Policy, Quota};
+use tollgate_test_support::{Dice, calls::Script, integers};
 use tollgate_tests::{RedisServer, WallClock};
 
 const SCRIPT: &str = "

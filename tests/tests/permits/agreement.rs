@@ -9,10 +9,11 @@ use tollgate::{
     Key, MemoryStore, Store,
     permits::Concurrency,
     store::{Clock, KeyValueStore, PermitGrant},
-    testing::{self, Stored},
+    testing,
 };
 use tollgate_test_support::{
-    Deployment, Dice, InRedis, Kind, Map, START_US, integers, stored_state, stream,
+    Deployment, Dice, InRedis, Kind, Map, START_US, Stored, calls, integers, mistakes,
+    stored_state, stream,
 };
 use tollgate_tests::expiry_command;
 
@@ -106,16 +107,16 @@ impl Stream {
         request.kept = dice.below(u64::from(needed + request.extra) + 1) as u32;
         request.waits = dice.below(2) == 0 || self.is_crowd;
         request.life = life;
-        let words = testing::permit_call(sha, &request, self.now_us);
+        let words = calls::permit_call(sha, &request, self.now_us);
         let grant = self
             .store
             .permits(request)
             .into_ready()
             .expect("in process")
             .expect("an answer");
-        let stored = testing::stored_permits(&self.store, &key, "streams");
+        let stored = testing::stored_permits(&self.store, &key, "streams").map(Stored::from);
         if let Some((twin, map, runtime)) = &self.twin {
-            let at = testing::permit_key("streams", &key).replacen("tollgate:", "", 1);
+            let at = calls::permit_key("streams", &key).replacen("tollgate:", "", 1);
             assert_eq!(
                 runtime.block_on(twin.permits(request)).expect("an answer"),
                 grant,
@@ -125,7 +126,7 @@ impl Stream {
         }
         Answered {
             words,
-            at: testing::permit_key("streams", &key),
+            at: calls::permit_key("streams", &key),
             now_us: self.now_us,
             grant,
             stored,
@@ -156,7 +157,7 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
             return Err(format!("call {number}: {}", replies[0].text()));
         }
         let grant =
-            testing::read_permits(&integers(&replies[0])).map_err(|error| error.to_string())?;
+            calls::read_permits(&integers(&replies[0])).map_err(|error| error.to_string())?;
         let stored = stored_state(&replies[1], &replies[2]);
         if grant != step.grant || stored != step.stored {
             return Err(format!(
@@ -172,7 +173,7 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
 fn the_script_agrees_with_the_pure_function() {
     let mut redis = InRedis::new();
     for seed in 0..(stream::steps() as u64).div_ceil(BATCH) {
-        if let Err(difference) = compare(&mut redis, seed, testing::permit_text()) {
+        if let Err(difference) = compare(&mut redis, seed, calls::permit_text()) {
             panic!("seed {seed}: {difference}");
         }
     }
@@ -203,21 +204,19 @@ fn the_script_agrees_with_the_pure_function_on_valkey() {
     };
     let mut valkey = InRedis::on(server);
     for seed in 1_000..1_005 {
-        compare(&mut valkey, seed, testing::permit_text()).expect("agreement");
+        compare(&mut valkey, seed, calls::permit_text()).expect("agreement");
     }
 }
 
 #[test]
 fn a_damaged_state_counts_as_missing() {
     let mut redis = InRedis::new();
-    let sha = redis
-        .run(&["SCRIPT", "LOAD", testing::permit_text()])
-        .text();
+    let sha = redis.run(&["SCRIPT", "LOAD", calls::permit_text()]).text();
     let policy = Concurrency::new("streams", 2);
     let key = Key::new("acme");
     let mut request = testing::permit_request(&policy, &key);
     (request.number, request.needed) = (1, 1);
-    let at = testing::permit_key("streams", &key);
+    let at = calls::permit_key("streams", &key);
     for damage in [
         &["SET", &at, "damaged"][..],
         &["LPUSH", &at, "1"],
@@ -225,214 +224,141 @@ fn a_damaged_state_counts_as_missing() {
     ] {
         redis.run(&["DEL", &at]);
         redis.run(damage);
-        let reply = redis.run(&testing::permit_call(&sha, &request, START_US));
+        let reply = redis.run(&calls::permit_call(&sha, &request, START_US));
         assert_eq!(integers(&reply), [1, 1, 0, 0], "{damage:?}");
     }
 }
 
-/// A mistake, the text of the script, and the wrong text in its place.
-const MUTANTS: &[(&str, &str, &str)] = &[
-    (
-        "one more than the limit is granted",
-        "local free = limit - others - held",
-        "local free = limit - others - held + 1",
-    ),
-    (
-        "the permits of others are not counted",
-        "others = others + has",
-        "others = others + 0",
-    ),
-    (
-        "a grant exceeds what is free",
-        "math.min(needed - held, free)",
-        "needed - held",
-    ),
-    (
-        "idle permits take all that is free",
-        "math.floor(free / 2)",
-        "free",
-    ),
-    (
-        "idle permits are kept while others wait",
-        "if wanted == 0 and free > 1 then",
-        "if free > 1 then",
-    ),
-    (
-        "lapsed permits are kept",
-        "if lapses > now then",
-        "if true then",
-    ),
-    (
-        "permits lapse one microsecond late",
-        "if lapses > now then",
-        "if lapses >= now then",
-    ),
-    (
-        "a clock that went back locks permits",
-        "if lapses > now + its_life then",
-        "if false then",
-    ),
-    (
-        "what the clock prolonged is not stored",
-        "lapses, changed = now + its_life, true",
-        "lapses = now + its_life",
-    ),
-    (
-        "a late call is applied",
-        "if previous >= number then",
-        "if false then",
-    ),
-    (
-        "a repeated call is applied",
-        "if previous >= number then",
-        "if previous > number then",
-    ),
-    (
-        "a lost state is counted above the limit",
-        "not found and others + used > limit",
-        "false",
-    ),
-    (
-        "a lost state loses the last permit that fits",
-        "others + used > limit",
-        "others + used >= limit",
-    ),
-    (
-        "permits of a lost state are lost with it",
-        "not found and others + used > limit",
-        "not found",
-    ),
-    (
-        "permits that the state has are lost",
-        "used > 0 and not found and",
-        "used > 0 and",
-    ),
-    (
-        "a lowered limit leaves idle permits",
-        "  held = math.min(held, kept)\n",
-        "",
-    ),
-    (
-        "a lowered limit takes permits in use",
-        "math.min(held, kept)",
-        "math.min(held, used)",
-    ),
-    (
-        "a lowered limit takes more than is above it",
-        "math.min(held, kept)",
-        "0",
-    ),
-    (
-        "a limit that is reached counts as lowered",
-        "if others + held > limit then",
-        "if others + held >= limit then",
-    ),
-    (
-        "a lowered limit does not count the others",
-        "if others + held > limit then",
-        "if held > limit then",
-    ),
-    (
-        "a replica that lost its permits gets others",
-        "outcome, needed, extra = 2, 0, 0",
-        "outcome = 2",
-    ),
-    (
-        "permits are not given back",
-        "  held = needed + extra\n",
-        "  held = held\n",
-    ),
-    (
-        "the caller's own permits count as those of others",
-        "if name == replica then",
-        "if false then",
-    ),
-    (
-        "a mark is not left",
-        "if waits == 0 or #parts > 64 then",
-        "if true then",
-    ),
-    (
-        "an exact call leaves a mark",
-        "if waits == 0 or #parts > 64 then",
-        "if #parts > 64 then",
-    ),
-    (
-        "a denial writes",
-        "local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, false",
-        "local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, true",
-    ),
-    (
-        "permits that were given back stay",
-        "elseif found then\n  changed = true",
-        "elseif found then\n  changed = false",
-    ),
-    (
-        "no expiry",
-        ", 'PXAT', format('%d', (last - last % 1000) / 1000 + 1)",
-        "",
-    ),
-    (
-        "the state expires with the permits of the caller",
-        "last = math.max(last, now + life)",
-        "last = now + life",
-    ),
-    (
-        "the state expires with its first permits",
-        "last = math.max(last, lapses)",
-        "last = math.max(now, now)",
-    ),
-    (
-        "an empty state is stored",
-        "call('DEL', KEYS[1])",
-        "local kept = true",
-    ),
-    (
-        "the life of the caller is not stored",
-        "number, life, now + life)",
-        "number, 0, now + life)",
-    ),
-    (
-        "the number of the caller is not stored",
-        "needed, number, life",
-        "needed, 0, life",
-    ),
-    (
-        "a 65th replica holds permits",
-        "if held > 0 and #parts > 64 then",
-        "if held > 0 and #parts > 65 then",
-    ),
-    (
-        "a 64th replica is refused",
-        "if held > 0 and #parts > 64 then",
-        "if held > 0 and #parts > 63 then",
-    ),
-    (
-        "a 65th replica leaves a mark",
-        "if waits == 0 or #parts > 64 then",
-        "if waits == 0 or #parts > 65 then",
-    ),
-    (
-        "a refused replica keeps what it was granted",
-        "outcome, held, needed = 3, 0, 0",
-        "outcome, needed = 3, 0",
-    ),
-    (
-        "the state begins with each call",
-        "began = unpack('<d', state)",
-        "began = now",
-    ),
-];
+/// Mistakes in the script, in the form of [`mistakes`].
+const MUTANTS: &str = r"
+one more than the limit is granted
+- local free = limit - others - held
++ local free = limit - others - held + 1
+the permits of others are not counted
+- others = others + has
++ others = others + 0
+a grant exceeds what is free
+- math.min(needed - held, free)
++ needed - held
+idle permits take all that is free
+- math.floor(free / 2)
++ free
+idle permits are kept while others wait
+- if wanted == 0 and free > 1 then
++ if free > 1 then
+lapsed permits are kept
+- if lapses > now then
++ if true then
+permits lapse one microsecond late
+- if lapses > now then
++ if lapses >= now then
+a clock that went back locks permits
+- if lapses > now + its_life then
++ if false then
+what the clock prolonged is not stored
+- lapses, changed = now + its_life, true
++ lapses = now + its_life
+a late call is applied
+- if previous >= number then
++ if false then
+a repeated call is applied
+- if previous >= number then
++ if previous > number then
+a lost state is counted above the limit
+- not found and others + used > limit
++ false
+a lost state loses the last permit that fits
+- others + used > limit
++ others + used >= limit
+permits of a lost state are lost with it
+- not found and others + used > limit
++ not found
+permits that the state has are lost
+- used > 0 and not found and
++ used > 0 and
+a lowered limit leaves idle permits
+-   held = math.min(held, kept)
+-
+a lowered limit takes permits in use
+- math.min(held, kept)
++ math.min(held, used)
+a lowered limit takes more than is above it
+- math.min(held, kept)
++ 0
+a limit that is reached counts as lowered
+- if others + held > limit then
++ if others + held >= limit then
+a lowered limit does not count the others
+- if others + held > limit then
++ if held > limit then
+a replica that lost its permits gets others
+- outcome, needed, extra = 2, 0, 0
++ outcome = 2
+permits are not given back
+-   held = needed + extra
+-
++   held = held
++
+the caller's own permits count as those of others
+- if name == replica then
++ if false then
+a mark is not left
+- if waits == 0 or #parts > 64 then
++ if true then
+an exact call leaves a mark
+- if waits == 0 or #parts > 64 then
++ if #parts > 64 then
+a denial writes
+- local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, false
++ local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, true
+permits that were given back stay
+- elseif found then
+-   changed = true
++ elseif found then
++   changed = false
+no expiry
+- , 'PXAT', format('%d', (last - last % 1000) / 1000 + 1)
+the state expires with the permits of the caller
+- last = math.max(last, now + life)
++ last = now + life
+the state expires with its first permits
+- last = math.max(last, lapses)
++ last = math.max(now, now)
+an empty state is stored
+- call('DEL', KEYS[1])
++ local kept = true
+the life of the caller is not stored
+- number, life, now + life)
++ number, 0, now + life)
+the number of the caller is not stored
+- needed, number, life
++ needed, 0, life
+a 65th replica holds permits
+- if held > 0 and #parts > 64 then
++ if held > 0 and #parts > 65 then
+a 64th replica is refused
+- if held > 0 and #parts > 64 then
++ if held > 0 and #parts > 63 then
+a 65th replica leaves a mark
+- if waits == 0 or #parts > 64 then
++ if waits == 0 or #parts > 65 then
+a refused replica keeps what it was granted
+- outcome, held, needed = 3, 0, 0
++ outcome, needed = 3, 0
+the state begins with each call
+- began = unpack('<d', state)
++ began = now
+";
 
 #[test]
 fn every_mutant_is_found() {
     let mut redis = InRedis::new();
     let mut survivors = Vec::new();
-    for (mistake, right, wrong) in MUTANTS {
-        let text = testing::permit_text().replace(right, wrong);
+    for (mistake, right, wrong) in mistakes(MUTANTS) {
+        let text = calls::permit_text().replace(&right, &wrong);
         assert_ne!(
             text,
-            testing::permit_text(),
+            calls::permit_text(),
             "the script has no such text: {mistake}"
         );
         if (0..12).all(|seed| compare(&mut redis, seed, &text).is_ok()) {

@@ -1,13 +1,10 @@
 //! A batch decides as the same checks one by one: for every algorithm, for sets, and for equal
 //! keys.
 
-use tollgate::{
-    Cost, Costs, Key,
-    testing::{ALGORITHMS, Script},
-};
+use tollgate::{Cost, Costs, Key, testing::ALGORITHMS};
 use tollgate_test_support::{
-    Dice, InMemory, InRedis, START_US, Subject, policies, state_commands, stored_state,
-    stream::figures,
+    Dice, InMemory, InRedis, START_US, Subject, calls::Script, policies, state_commands,
+    stored_state, stream::figures,
 };
 
 #[test]

@@ -1,11 +1,8 @@
 //! Arguments typed in decimal, as a person does with `redis-cli`, decide as the packed arguments of
 //! the store.
 
-use tollgate::{
-    Cost, Key, Policy, PolicySet, Quota,
-    testing::{ALGORITHMS, Script},
-};
-use tollgate_test_support::{Dice, InRedis, Subject, integers, policies};
+use tollgate::{Cost, Key, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate_test_support::{Dice, InRedis, Subject, calls::Script, integers, policies};
 
 #[test]
 fn decimal_numbers_decide_as_packed_ones() {

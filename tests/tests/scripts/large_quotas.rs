@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Algorithm, Cost, Key, Policy, PolicySet, Quota,
-    testing::{ALGORITHMS, Script},
+use tollgate::{Algorithm, Cost, Key, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate_test_support::{
+    Dice, InMemory, InRedis, Subject, calls::Script, policies, stream::figures,
 };
-use tollgate_test_support::{Dice, InMemory, InRedis, Subject, policies, stream::figures};
 use tollgate_tests::Reply;
 
 const MULDIV: &str = include_str!("../../../scripts/muldiv.lua");

@@ -2,10 +2,13 @@
 //! functions do.
 
 use tollgate::{
-    Algorithm, Cost, Costs, ErrorKind, Key, Policy, PolicySet, Quota,
-    testing::{ALGORITHMS, MixedBatch, MixedSubject, Script},
+    Algorithm, Cost, Costs, ErrorKind, Key, Policy, PolicySet, Quota, testing::ALGORITHMS,
 };
-use tollgate_test_support::{InMemory, InRedis, Subject, stream::figures};
+use tollgate_test_support::{
+    InMemory, InRedis, Subject,
+    calls::{MixedBatch, MixedSubject, Script},
+    stream::figures,
+};
 
 fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
     // Amounts that divide their period, and that do not.

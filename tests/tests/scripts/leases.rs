@@ -2,266 +2,185 @@
 
 use tollgate::{Algorithm, CalendarUnit, TimeZone};
 use tollgate_test_support::{
-    Alteration, InRedis, Mutant, compare_leases, find_mutants, leased_algorithms,
+    Alteration, InRedis, Mutants, compare_leases, find_mutants, leased_algorithms,
 };
 
 /// Mistakes in the scripts of leases: the mistake, the algorithm of the stream, the right text and
 /// the wrong one.
-const MUTANTS: &[Mutant] = &[
+const MUTANTS: &[Mutants] = &[
     (
-        "units that lapse are not charged",
         Algorithm::TokenBucket,
-        "if old > 0 then",
-        "if false then",
+        r"
+units that lapse are not charged
+- if old > 0 then
++ if false then
+units lapse with their own generation
+- generation + 1, 0, new, true
++ generation + 1, 0, 0, true
+a generation far ahead of the clock stays
+- if generation > present + 1 then
++ if false then
+the birth survives a clock that goes back
+- birth, generation, told_1 = 0, present + 1, true
++ generation, told_1 = present + 1, true
+units of the earlier generation are free
+- local cost_1 = book_1[4] + book_1[5]
++ local cost_1 = book_1[4]
+only outstanding units decide
+- fits_1 = fits_1 and leaves_1
++ fits_1 = leaves_1
+a report of another birth counts
+- if birth == book_1[1] and birth > 0 and
++ if birth > 0 and
+a report without a birth counts
+- birth == book_1[1] and birth > 0 and
++ birth == book_1[1] and
+a report of any generation counts
+- local age = book_1[3] - generation
++ local age = math.max(0, math.min(1, book_1[3] - generation))
+returned units stay outstanding
+- book_1[4 + age] - cost_1 - back
++ book_1[4 + age] - cost_1
+reported units stay outstanding
+- book_1[4 + age] - cost_1 - back
++ book_1[4 + age] - back
+the charge of a report is not stored
+- use_1 = 2
+-
++ use_1 = use_1
++
+a return is not stored
+- told_1 or cost_1 + back > 0
++ told_1 or cost_1 > 0
+a report forgives a debt
+- if use_1 == 2 then
+-         -- store_owed: stores a debt with its mark
+-         if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then
++ if use_1 == 2 then
++         -- store_owed: stores a debt with its mark
++         if false then
+outstanding units expire before a debt is paid
+- if book_1[4] + book_1[5] > 0 then
+-     -- keep: stores the outstanding units
+-     local last_1
++ if false then
++     -- keep: stores the outstanding units
++     local last_1
+all that remains is granted
+- math.floor(free / 4)
++ free
+the share of the burst is no bound
+- math.min(grant, math.floor(free_1 / 4), left)
++ math.min(grant, math.floor(free / 4))
+units of another length of a generation are granted
+- if book_1[2] ~= length_1 then
++ if false then
+a state that is fresh has the birth of an earlier one
+- if book_1[1] == 0 or book_1[4] + book_1[5] == 0 then
++ if book_1[1] == 0 then
+a state keeps no birth after the clock went back
+- if book_1[1] == 0 or book_1[4] + book_1[5] == 0 then
++ if book_1[4] + book_1[5] == 0 then
+a grant is not outstanding
+- book_1[4], told_1 = book_1[4] + grant, true
++ told_1 = true
+a grant lives a generation too long
+- (book_1[3] + 2) * book_1[2] - now
++ (book_1[3] + 3) * book_1[2] - now
+a grant lives longer after the clock went back
+- - now, 2 * book_1[2])
++ - now)
+the key of outstanding units stays
+- call('DEL', account_1)
++ local kept = true
+no expiry of outstanding units
+- , 'PXAT', format('%d', ends / 1000 + 1))
++ )
+what is outstanding is not stored
+- if told_1 then
++ if false then
+a cost that does not fit beside what is out does not wait until that lapses
+- if not fits_1 and book_1[4] + book_1[5] > 0 then
++ if false then
+a denial is granted units
+- if granted < count then
++ if false then
+a peek is granted units
+- if costs and grant > 0 then
++ if grant > 0 then
+",
     ),
     (
-        "units that lapse are not charged to a log",
         Algorithm::SlidingLog,
-        "if old > 0 then",
-        "if false then",
+        r"
+units that lapse are not charged to a log
+- if old > 0 then
++ if false then
+what is outstanding is charged beyond the most that a log owes
+- out_1 = math.max(math.min(out_1, book_1[4] + book_1[5]), 0)
++ out_1 = book_1[4] + book_1[5]
+outstanding units expire before their charges do
+- , 'PXAT', format('%d', ends / 1000 + 1))
++ , 'PXAT', format('%d', (last - last % 1000) / 1000 + 1))
+a cost that does not fit beside what is out waits for the earlier lapse
+- (book_1[4] > 0 and 2 or 1)
++ 1
+",
     ),
     (
-        "units that lapse are charged now",
         Algorithm::FixedWindow,
-        "local alive, now, cost_1, tag = now, (generation + 1) * length_1, old, ''",
-        "local alive, now, cost_1, tag = now, now, old, ''",
+        r"
+units that lapse are charged now
+- local alive, now, cost_1, tag = now, (generation + 1) * length_1, old, ''
++ local alive, now, cost_1, tag = now, now, old, ''
+a report may spend more than is outstanding
+- math.min(spent, book_1[4 + age])
++ spent
+a report may return more than is outstanding
+- math.min(returned, book_1[4 + age] - cost_1)
++ returned
+a cost that fits beside what is out waits until that lapses
+- cost_1 + book_1[4] + book_1[5] > whole_1 then
++ true then
+",
     ),
     (
-        "units lapse with their own generation",
-        Algorithm::TokenBucket,
-        "generation + 1, 0, new, true",
-        "generation + 1, 0, 0, true",
-    ),
-    (
-        "a generation far ahead of the clock stays",
-        Algorithm::TokenBucket,
-        "if generation > present + 1 then",
-        "if false then",
-    ),
-    (
-        "the birth survives a clock that goes back",
-        Algorithm::TokenBucket,
-        "birth, generation, told_1 = 0, present + 1, true",
-        "generation, told_1 = present + 1, true",
-    ),
-    (
-        "outstanding units are free",
         Algorithm::SlidingWindow,
-        "if cost_1 > 0 and book_1[4] + book_1[5] > 0 then",
-        "if false then",
+        r"
+outstanding units are free
+- if cost_1 > 0 and book_1[4] + book_1[5] > 0 then
++ if false then
+",
     ),
     (
-        "units of the earlier generation are free",
-        Algorithm::TokenBucket,
-        "local cost_1 = book_1[4] + book_1[5]",
-        "local cost_1 = book_1[4]",
-    ),
-    (
-        "only outstanding units decide",
-        Algorithm::TokenBucket,
-        "fits_1 = fits_1 and leaves_1",
-        "fits_1 = leaves_1",
-    ),
-    (
-        "a report of another birth counts",
-        Algorithm::TokenBucket,
-        "if birth == book_1[1] and birth > 0 and",
-        "if birth > 0 and",
-    ),
-    (
-        "a report without a birth counts",
-        Algorithm::TokenBucket,
-        "birth == book_1[1] and birth > 0 and",
-        "birth == book_1[1] and",
-    ),
-    (
-        "a report of any generation counts",
-        Algorithm::TokenBucket,
-        "local age = book_1[3] - generation",
-        "local age = math.max(0, math.min(1, book_1[3] - generation))",
-    ),
-    (
-        "a report may spend more than is outstanding",
-        Algorithm::FixedWindow,
-        "math.min(spent, book_1[4 + age])",
-        "spent",
-    ),
-    (
-        "a report may return more than is outstanding",
-        Algorithm::FixedWindow,
-        "math.min(returned, book_1[4 + age] - cost_1)",
-        "returned",
-    ),
-    (
-        "returned units stay outstanding",
-        Algorithm::TokenBucket,
-        "book_1[4 + age] - cost_1 - back",
-        "book_1[4 + age] - cost_1",
-    ),
-    (
-        "reported units stay outstanding",
-        Algorithm::TokenBucket,
-        "book_1[4 + age] - cost_1 - back",
-        "book_1[4 + age] - back",
-    ),
-    (
-        "the charge of a report is not stored",
-        Algorithm::TokenBucket,
-        "use_1 = 2\n",
-        "use_1 = use_1\n",
-    ),
-    (
-        "a return is not stored",
-        Algorithm::TokenBucket,
-        "told_1 or cost_1 + back > 0",
-        "told_1 or cost_1 > 0",
-    ),
-    (
-        "a report forgives a debt",
-        Algorithm::TokenBucket,
-        "if use_1 == 2 then\n        -- store_owed: stores a debt with its mark\n        if ahead_1 > top_1 or ahead_1 == top_1 and part_1 > top_part_1 then",
-        "if use_1 == 2 then\n        -- store_owed: stores a debt with its mark\n        if false then",
-    ),
-    (
-        "a report is charged beyond the most that is owed",
         Algorithm::IntervalBucket,
-        "math.min(cost_1, burst_1 * 8 - used_1)",
-        "cost_1",
+        r"
+a report is charged beyond the most that is owed
+- math.min(cost_1, burst_1 * 8 - used_1)
++ cost_1
+units that lapse are not stored
+- stored_1, expiry_1 = value, time + 0
++ stored_1, expiry_1 = value, nil
+",
     ),
     (
-        "outstanding units expire before a debt is paid",
-        Algorithm::TokenBucket,
-        "if book_1[4] + book_1[5] > 0 then\n    -- keep: stores the outstanding units\n    local last_1",
-        "if false then\n    -- keep: stores the outstanding units\n    local last_1",
-    ),
-    (
-        "what is outstanding is charged beyond the most that a log owes",
-        Algorithm::SlidingLog,
-        "out_1 = math.max(math.min(out_1, book_1[4] + book_1[5]), 0)",
-        "out_1 = book_1[4] + book_1[5]",
-    ),
-    (
-        "units that lapse are not stored",
-        Algorithm::IntervalBucket,
-        "stored_1, expiry_1 = value, time + 0",
-        "stored_1, expiry_1 = value, nil",
-    ),
-    (
-        "a charge of the same second is expected at the server",
         Algorithm::WindowFromFirstHit,
-        "      local kept_1\n",
-        "",
+        r"
+a charge of the same second is expected at the server
+-       local kept_1
+-
+",
     ),
     (
-        "units that lapse in a calendar window are written in place",
         Algorithm::CalendarWindow {
             unit: CalendarUnit::Day,
             zone: TimeZone::UTC,
         },
-        "      local kept_1\n",
-        "",
-    ),
-    (
-        "all that remains is granted",
-        Algorithm::TokenBucket,
-        "math.floor(free / 4)",
-        "free",
-    ),
-    (
-        "the share of the burst is no bound",
-        Algorithm::TokenBucket,
-        "math.min(grant, math.floor(free_1 / 4), left)",
-        "math.min(grant, math.floor(free / 4))",
-    ),
-    (
-        "units of another length of a generation are granted",
-        Algorithm::TokenBucket,
-        "if book_1[2] ~= length_1 then",
-        "if false then",
-    ),
-    (
-        "a state that is fresh has the birth of an earlier one",
-        Algorithm::TokenBucket,
-        "if book_1[1] == 0 or book_1[4] + book_1[5] == 0 then",
-        "if book_1[1] == 0 then",
-    ),
-    (
-        "a state keeps no birth after the clock went back",
-        Algorithm::TokenBucket,
-        "if book_1[1] == 0 or book_1[4] + book_1[5] == 0 then",
-        "if book_1[4] + book_1[5] == 0 then",
-    ),
-    (
-        "a grant is not outstanding",
-        Algorithm::TokenBucket,
-        "book_1[4], told_1 = book_1[4] + grant, true",
-        "told_1 = true",
-    ),
-    (
-        "a grant lives a generation too long",
-        Algorithm::TokenBucket,
-        "(book_1[3] + 2) * book_1[2] - now",
-        "(book_1[3] + 3) * book_1[2] - now",
-    ),
-    (
-        "a grant lives longer after the clock went back",
-        Algorithm::TokenBucket,
-        "- now, 2 * book_1[2])",
-        "- now)",
-    ),
-    (
-        "the key of outstanding units stays",
-        Algorithm::TokenBucket,
-        "call('DEL', account_1)",
-        "local kept = true",
-    ),
-    (
-        "no expiry of outstanding units",
-        Algorithm::TokenBucket,
-        ", 'PXAT', format('%d', ends / 1000 + 1))",
-        ")",
-    ),
-    (
-        "outstanding units expire before their charges do",
-        Algorithm::SlidingLog,
-        ", 'PXAT', format('%d', ends / 1000 + 1))",
-        ", 'PXAT', format('%d', (last - last % 1000) / 1000 + 1))",
-    ),
-    (
-        "what is outstanding is not stored",
-        Algorithm::TokenBucket,
-        "if told_1 then",
-        "if false then",
-    ),
-    (
-        "a cost that does not fit beside what is out does not wait until that lapses",
-        Algorithm::TokenBucket,
-        "if not fits_1 and book_1[4] + book_1[5] > 0 then",
-        "if false then",
-    ),
-    (
-        "a cost that does not fit beside what is out waits for the earlier lapse",
-        Algorithm::SlidingLog,
-        "(book_1[4] > 0 and 2 or 1)",
-        "1",
-    ),
-    (
-        "a cost that fits beside what is out waits until that lapses",
-        Algorithm::FixedWindow,
-        "cost_1 + book_1[4] + book_1[5] > whole_1 then",
-        "true then",
-    ),
-    (
-        "a denial is granted units",
-        Algorithm::TokenBucket,
-        "if granted < count then",
-        "if false then",
-    ),
-    (
-        "a peek is granted units",
-        Algorithm::TokenBucket,
-        "if costs and grant > 0 then",
-        "if grant > 0 then",
+        r"
+units that lapse in a calendar window are written in place
+-       local kept_1
+-
+",
     ),
 ];
 

@@ -8,7 +8,7 @@ use tollgate::{
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
-    Deployment, InMemory, InRedis, Kind, Mutant, Subject, find_mutants,
+    Deployment, InMemory, InRedis, Kind, Mutants, Subject, find_mutants,
     mixed::{MixedStream, compare},
 };
 
@@ -88,187 +88,139 @@ fn a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process() {
     );
 }
 
-const MUTANTS: &[Mutant] = &[
+const MUTANTS: &[Mutants] = &[
     (
-        "all subjects have the numbers of the first",
         TokenBucket,
-        "amount_1, period_1, burst_1, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)",
-        "amount_1, period_1, burst_1 = unpack('<ddd', packed, 9)\n  \
-         local _\n  _, _, _, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)",
+        r"
+all subjects have the numbers of the first
+- amount_1, period_1, burst_1, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)
++ amount_1, period_1, burst_1 = unpack('<ddd', packed, 9)
++   local _
++   _, _, _, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)
+a state ahead is not mended on denial
+- if use_1 == 1 then
++ if false then
+a denial writes
+- if mended_1 == true then
++ if true then
+a peek mends
+- local use_1 = 0
++ local use_1 = 1
+a word that is zero is left out
+- place = place + 2
++ place = place + 1
+the remainder of a cost is dropped
+- step_part_1 = parts % amount_1
++ step_part_1 = 0
+a large cost is multiplied in a double
+- if parts < 9007199254740992 then
++ if true then
+the whole microseconds of a large cost are left out
+- step_1 = step_1 + whole_1
++ step_1 = step_1 + 0
+",
     ),
     (
-        "all runs have the cost of the first",
         FixedWindow,
-        "cost_1, count, next_byte = unpack('<dd', packed, next_byte)\n    end",
-        "local _; _, count, next_byte = unpack('<dd', packed, next_byte)\n    end",
+        r"
+all runs have the cost of the first
+- cost_1, count, next_byte = unpack('<dd', packed, next_byte)
+-     end
++ local _; _, count, next_byte = unpack('<dd', packed, next_byte)
++     end
+all runs have the count of the first
+- cost_1, count, next_byte = unpack('<dd', packed, next_byte)
+-     end
++ local _; cost_1, _, next_byte = unpack('<dd', packed, next_byte)
++     end
+all runs have the second cost of the first
+- cost_1, cost_2, count, next_byte = unpack('<ddd', packed, next_byte)
+-     end
++ local _; cost_1, _, count, next_byte = unpack('<ddd', packed, next_byte)
++     end
+a policy without a cost is written
+- if cost_2 > 0 and use_2 < 2
++ if use_2 < 2
+a policy is written when another has a cost
+- if cost_2 > 0 and use_2
++ if cost_1 > 0 and use_2
+a peek at one policy is a peek at all
+- asked = asked + cost_2
++ asked = asked
+a denied run denies the next one
+- local admitted = fits_1
++ local admitted = fits_1 and not replies.is_over
++       replies.is_over = not admitted
+a denial at the end takes the charge back
+- if cost_1 > 0 and use_1 < 2
++ if cost_1 > 0
+only the first run is stored
+- if run == runs then
++ if run == 1 then
+a peek writes
+- if cost_1 > 0 and use_1 < 2
++ if use_1 < 2
+a run admits one more than it has
+- granted == count
+-
++ granted > count or cost_1 == 0
++
+a run ends one check early
+- granted == count
+-
++ granted >= count - 1
++
+a run is one check
+- until not admitted or granted == count
++ until true
+the end of a long reply is cut off
+- for first = 1, place, 4000 do
++ for first = 1, math.min(place, 4000), 4000 do
+a long reply is packed at once
+- for first = 1, place, 4000 do
+-   local last = math.min(first + 3999, place)
++ for first = 1, place, 400000 do
++   local last = place
+a number is lost where the parts of a long reply meet
+- math.min(first + 3999, place)
++ math.min(first + 3998, place)
+all subjects have the state of the first
+- states[at + 1]
++ states[1]
+all subjects have the key of the first
+- KEYS[at + 1]
++ KEYS[1]
+",
     ),
     (
-        "all runs have the count of the first",
-        FixedWindow,
-        "cost_1, count, next_byte = unpack('<dd', packed, next_byte)\n    end",
-        "local _; cost_1, _, next_byte = unpack('<dd', packed, next_byte)\n    end",
-    ),
-    (
-        "all runs have the second cost of the first",
-        FixedWindow,
-        "cost_1, cost_2, count, next_byte = unpack('<ddd', packed, next_byte)\n    end",
-        "local _; cost_1, _, count, next_byte = unpack('<ddd', packed, next_byte)\n    end",
-    ),
-    (
-        "a policy without a cost is written",
-        FixedWindow,
-        "if cost_2 > 0 and use_2 < 2",
-        "if use_2 < 2",
-    ),
-    (
-        "a policy is written when another has a cost",
-        FixedWindow,
-        "if cost_2 > 0 and use_2",
-        "if cost_1 > 0 and use_2",
-    ),
-    (
-        "a peek at one policy is a peek at all",
-        FixedWindow,
-        "asked = asked + cost_2",
-        "asked = asked",
-    ),
-    (
-        "a denied run denies the next one",
-        FixedWindow,
-        "local admitted = fits_1",
-        "local admitted = fits_1 and not replies.is_over\n      replies.is_over = not admitted",
-    ),
-    (
-        "a denial at the end takes the charge back",
-        FixedWindow,
-        "if cost_1 > 0 and use_1 < 2",
-        "if cost_1 > 0",
-    ),
-    (
-        "only the first run is stored",
-        FixedWindow,
-        "if run == runs then",
-        "if run == 1 then",
-    ),
-    (
-        "a peek writes",
-        FixedWindow,
-        "if cost_1 > 0 and use_1 < 2",
-        "if use_1 < 2",
-    ),
-    (
-        "a state ahead is not mended on denial",
-        TokenBucket,
-        "if use_1 == 1 then",
-        "if false then",
-    ),
-    (
-        "a denial writes",
-        TokenBucket,
-        "if mended_1 == true then",
-        "if true then",
-    ),
-    (
-        "a peek mends",
-        TokenBucket,
-        "local use_1 = 0",
-        "local use_1 = 1",
-    ),
-    (
-        "a run admits one more than it has",
-        FixedWindow,
-        "granted == count\n",
-        "granted > count or cost_1 == 0\n",
-    ),
-    (
-        "a run ends one check early",
-        FixedWindow,
-        "granted == count\n",
-        "granted >= count - 1\n",
-    ),
-    (
-        "a run is one check",
-        FixedWindow,
-        "until not admitted or granted == count",
-        "until true",
-    ),
-    (
-        "a word that is zero is left out",
-        TokenBucket,
-        "place = place + 2",
-        "place = place + 1",
-    ),
-    (
-        "the end of a long reply is cut off",
-        FixedWindow,
-        "for first = 1, place, 4000 do",
-        "for first = 1, math.min(place, 4000), 4000 do",
-    ),
-    (
-        "a long reply is packed at once",
-        FixedWindow,
-        "for first = 1, place, 4000 do\n  local last = math.min(first + 3999, place)",
-        "for first = 1, place, 400000 do\n  local last = place",
-    ),
-    (
-        "a number is lost where the parts of a long reply meet",
-        FixedWindow,
-        "math.min(first + 3999, place)",
-        "math.min(first + 3998, place)",
-    ),
-    (
-        "all subjects have the tag of the first",
         SlidingLog,
-        "ARGV[at / 1 + 2]",
-        "ARGV[2]",
+        r"
+all subjects have the tag of the first
+- ARGV[at / 1 + 2]
++ ARGV[2]
+a log is not stored
+-     if run == runs then
+-       if use_1 == 2
++     if false then
++       if use_1 == 2
+",
     ),
     (
-        "all subjects have the state of the first",
-        FixedWindow,
-        "states[at + 1]",
-        "states[1]",
-    ),
-    (
-        "all subjects have the key of the first",
-        FixedWindow,
-        "KEYS[at + 1]",
-        "KEYS[1]",
-    ),
-    (
-        "the remainder of a cost is dropped",
-        TokenBucket,
-        "step_part_1 = parts % amount_1",
-        "step_part_1 = 0",
-    ),
-    (
-        "a large cost is multiplied in a double",
-        TokenBucket,
-        "if parts < 9007199254740992 then",
-        "if true then",
-    ),
-    (
-        "the whole microseconds of a large cost are left out",
-        TokenBucket,
-        "step_1 = step_1 + whole_1",
-        "step_1 = step_1 + 0",
-    ),
-    (
-        "a charge does not count for the next run",
         SlidingWindow,
-        "current_1 = current_1 + cost_1",
-        "current_1 = math.max(current_1, cost_1)",
+        r"
+a charge does not count for the next run
+- current_1 = current_1 + cost_1
++ current_1 = math.max(current_1, cost_1)
+",
     ),
     (
-        "the second run cuts off buckets that the first has cut off",
         BUCKETS,
-        "newest_1 % 65536, sum_1)\n          from_1 = 25",
-        "newest_1 % 65536, sum_1)",
-    ),
-    (
-        "a log is not stored",
-        SlidingLog,
-        "    if run == runs then\n      if use_1 == 2",
-        "    if false then\n      if use_1 == 2",
+        r"
+the second run cuts off buckets that the first has cut off
+- newest_1 % 65536, sum_1)
+-           from_1 = 25
++ newest_1 % 65536, sum_1)
+",
     ),
 ];
 

@@ -1,10 +1,7 @@
 //! The sliding log at a server: denied attempts cost no memory, and its entries say who spent.
 
-use tollgate::{
-    Cost, ErrorKind, Key, Policy, PolicySet, Quota, RedisStore,
-    testing::{Script, Stored},
-};
-use tollgate_test_support::{InRedis, START_US, Subject, patient_limiter};
+use tollgate::{Cost, ErrorKind, Key, Policy, PolicySet, Quota, RedisStore};
+use tollgate_test_support::{InRedis, START_US, Stored, Subject, calls::Script, patient_limiter};
 use tollgate_tests::{RedisServer, Reply};
 
 const ATTEMPTS: u64 = 1_000_000;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate::{Cost, Limiter, Policy, Quota, RedisStore};
-use tollgate_test_support::{patient_limiter, remaining};
+use tollgate_test_support::{decided, decided_at, patient_limiter, remaining};
 use tollgate_tests::RedisServer;
 
 /// Hot keys, single keys, several sets and several costs, from many tasks.
@@ -30,11 +30,7 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
                 } else {
                     format!("key {}", at % 7)
                 };
-                let decision = limiter
-                    .check(key.as_str())
-                    .cost(cost)
-                    .await
-                    .expect("a decision");
+                let decision = decided_at(&limiter, key.as_str(), cost).await;
                 (
                     key,
                     at % 3,
@@ -98,13 +94,7 @@ async fn calls_per_check(
             let limiter = limiter.clone();
             tokio::spawn(async move {
                 for at in 0..checks {
-                    assert!(
-                        limiter
-                            .check((caller, at))
-                            .await
-                            .expect("a decision")
-                            .is_allowed()
-                    );
+                    assert!(decided(&limiter, (caller, at)).await.is_allowed());
                 }
             })
         })
@@ -123,13 +113,7 @@ async fn callers_share_their_calls_when_they_are_more_than_sixteen() {
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
     // The worker starts with the first check.
-    assert!(
-        limiter
-            .check("first")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&limiter, "first").await.is_allowed());
     let few = calls_per_check(&server, &limiter, 16, 200).await;
     let many = calls_per_check(&server, &limiter, 48, 200).await;
     // After the many, few callers send their own checks again.
@@ -164,11 +148,7 @@ async fn dropped_futures_do_not_change_the_answers_of_others() {
                 // Each key has a cost of its own, so that an answer to the wrong caller is found.
                 tokio::spawn(async move {
                     let cost = 1 + at;
-                    let decision = limiter
-                        .check((round, at))
-                        .cost(Cost::new(cost))
-                        .await
-                        .expect("a decision");
+                    let decision = decided_at(&limiter, (round, at), Cost::new(cost)).await;
                     let left = decision.states().next().expect("a state").remaining();
                     assert_eq!(left, 1_000_000 - cost);
                 })

@@ -13,7 +13,7 @@ use tollgate::{
     Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
     RedisStore, limiter::DeniedKeys, store::Clock,
 };
-use tollgate_test_support::{patient_limiter, remaining_of_each};
+use tollgate_test_support::{decided, decided_at, patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
 
 const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_day(5));
@@ -38,18 +38,10 @@ async fn branches_in_any_slots_are_decided_together_at_one_server_and_in_process
     for limiter in limiters(&server).await {
         assert!(limiter.can_decide(&key("a", "x")));
         let costs = |tokens: u64| Costs::new(Cost::ONE).with("api-key", tokens);
-        let decision = limiter
-            .check(key("a", "x"))
-            .cost(costs(60))
-            .await
-            .expect("a decision");
+        let decision = decided_at(&limiter, key("a", "x"), costs(60)).await;
         assert!(decision.is_allowed());
         assert_eq!(remaining_of_each(&limiter, key("a", "x")).await, [4, 40]);
-        let denied = limiter
-            .check(key("a", "x"))
-            .cost(costs(41))
-            .await
-            .expect("a decision");
+        let denied = decided_at(&limiter, key("a", "x"), costs(41)).await;
         assert_eq!(
             denied
                 .strictest()
@@ -104,13 +96,7 @@ async fn a_key_without_the_branch_of_a_policy_is_an_error_and_is_not_sent() {
         }
         assert_eq!(server.calls("evalsha") + server.calls("eval"), before);
         // A reset of the address leaves the API key, which has no branch here.
-        assert!(
-            limiter
-                .check(key("a", "x"))
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, key("a", "x")).await.is_allowed());
         limiter.reset("a").await.expect("a reset");
         assert_eq!(remaining_of_each(&limiter, key("a", "x")).await, [5, 99]);
     }
@@ -172,13 +158,7 @@ async fn an_outage_divides_the_quota_of_each_branch() {
                 .collect::<Vec<_>>(),
             expected
         );
-        assert!(
-            limiter
-                .check(&key)
-                .await
-                .expect("the local share decides")
-                .is_denied()
-        );
+        assert!(decided(&limiter, &key).await.is_denied());
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use deadpool_redis::{Config, Runtime};
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, remaining};
+use tollgate_test_support::{PATIENCE, decided, remaining};
 use tollgate_tests::{Mode, Proxy, RedisServer, ports, refusing_state, wait};
 
 /// A deadline that a paused server always misses.
@@ -385,10 +385,8 @@ fn an_outage_does_not_outlive_the_runtime_that_probed() {
             let mut reasons = Vec::new();
             while !reasons.contains(&"breaker") && reasons.len() < 10 {
                 reasons.extend(
-                    short
-                        .check("acme")
+                    decided(&short, "acme")
                         .await
-                        .expect("open")
                         .degraded()
                         .map(ErrorKind::as_str),
                 );

@@ -7,7 +7,7 @@ use tokio::sync::MutexGuard;
 use tollgate::{
     Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, redis::RedisSource,
 };
-use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
+use tollgate_test_support::{Deployment, PATIENCE, decided, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, RedisServer, ports, server::SLOTS, wait};
 
 use crate::suite::{CLUSTER, clear};
@@ -84,13 +84,7 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         ];
         let limiter = patient_limiter(store.clone(), set);
         for key in 0..20_u64 {
-            assert!(
-                limiter
-                    .check((at as u64, key))
-                    .await
-                    .expect("a decision")
-                    .is_allowed()
-            );
+            assert!(decided(&limiter, (at as u64, key)).await.is_allowed());
         }
         let findings = store
             .diagnose([limiter.policies().clone()])
@@ -202,14 +196,7 @@ async fn branches_in_different_slots_are_refused_and_nothing_is_charged() {
     // Branches below one level are decided, and so are policies on one of several branches,
     // wherever the others lie.
     let nested = Key::new("acme").child(apart.clone());
-    assert!(
-        limiter.can_decide(&nested)
-            && limiter
-                .check(&nested)
-                .await
-                .expect("a decision")
-                .is_allowed()
-    );
+    assert!(limiter.can_decide(&nested) && decided(&limiter, &nested).await.is_allowed());
     for part in 0..20_u64 {
         let second = limiter.with_policies(policy("user").at_branch(2));
         let key = Key::new("a").with_branch(part);
@@ -235,10 +222,8 @@ async fn one_reachable_seed_is_enough() {
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_day(10)));
     for key in 0..20_u64 {
         assert_eq!(
-            limiter
-                .check(key)
+            decided(&limiter, key)
                 .await
-                .expect("a decision")
                 .states()
                 .next()
                 .expect("a state")

@@ -7,7 +7,7 @@ use tollgate::{
     Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
     store::Clock,
 };
-use tollgate_test_support::{patient_limiter, remaining_of_each};
+use tollgate_test_support::{decided_at, patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
 
 const REQUESTS: Policy = Policy::fixed_window("requests", Quota::per_day(60));
@@ -30,11 +30,7 @@ fn costs(tokens: u64) -> Costs {
 async fn a_request_and_its_tokens_are_charged_together_or_not_at_all() {
     let server = RedisServer::start();
     for limiter in limiters(&server).await {
-        let decision = limiter
-            .check("acme")
-            .cost(costs(850))
-            .await
-            .expect("a decision");
+        let decision = decided_at(&limiter, "acme", costs(850)).await;
         assert!(decision.is_allowed());
         assert_eq!(
             decision
@@ -46,11 +42,7 @@ async fn a_request_and_its_tokens_are_charged_together_or_not_at_all() {
         assert_eq!(decision.cost(), Cost::new(850), "the greatest");
         assert_eq!(remaining_of_each(&limiter, "acme").await, [59, 9_150]);
 
-        let decision = limiter
-            .check("acme")
-            .cost(costs(9_151))
-            .await
-            .expect("a decision");
+        let decision = decided_at(&limiter, "acme", costs(9_151)).await;
         assert!(decision.is_denied());
         assert_eq!(
             decision
@@ -68,38 +60,18 @@ async fn a_request_and_its_tokens_are_charged_together_or_not_at_all() {
         );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [59, 9_150]);
         // The process remembers the denial for these costs alone.
+        assert!(decided_at(&limiter, "acme", costs(9_151)).await.is_denied());
         assert!(
-            limiter
-                .check("acme")
-                .cost(costs(9_151))
+            decided_at(&limiter, "acme", costs(9_150))
                 .await
-                .expect("a decision")
-                .is_denied()
-        );
-        assert!(
-            limiter
-                .check("acme")
-                .cost(costs(9_150))
-                .await
-                .expect("a decision")
                 .is_allowed()
         );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [58, 0]);
         // A policy at no cost does not deny.
+        assert!(decided_at(&limiter, "acme", costs(0)).await.is_allowed());
         assert!(
-            limiter
-                .check("acme")
-                .cost(costs(0))
+            decided_at(&limiter, "acme", Costs::new(Cost::ONE))
                 .await
-                .expect("a decision")
-                .is_allowed()
-        );
-        assert!(
-            limiter
-                .check("acme")
-                .cost(Costs::new(Cost::ONE))
-                .await
-                .expect("a decision")
                 .is_denied()
         );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [57, 0]);
@@ -116,11 +88,7 @@ async fn checks_of_many_callers_and_costs_at_a_time_add_up() {
             let limiter = limiter.clone();
             callers.spawn(async move {
                 let (key, tokens) = (at % KEYS, at * 37 % 400);
-                let decision = limiter
-                    .check(key)
-                    .cost(costs(tokens))
-                    .await
-                    .expect("a decision");
+                let decision = decided_at(&limiter, key, costs(tokens)).await;
                 (key, tokens, decision.is_allowed())
             });
         }
@@ -149,11 +117,7 @@ async fn checks_of_many_callers_and_costs_at_a_time_add_up() {
 async fn a_part_of_each_cost_is_refunded() {
     let server = RedisServer::start();
     for limiter in limiters(&server).await {
-        let decision = limiter
-            .check("acme")
-            .cost(costs(850))
-            .await
-            .expect("a decision");
+        let decision = decided_at(&limiter, "acme", costs(850)).await;
         limiter
             .refund("acme", Costs::new(Cost::ZERO).with("tokens", 600_u64))
             .of(&decision)
@@ -204,11 +168,8 @@ async fn costs_that_fit_no_policy_of_the_limiter_are_errors_and_spend_nothing() 
         assert_eq!(remaining_of_each(&limiter, "acme").await, [60, 10_000]);
         // Each cost is compared with its own burst.
         assert!(
-            limiter
-                .check("acme")
-                .cost(costs(10_000))
+            decided_at(&limiter, "acme", costs(10_000))
                 .await
-                .expect("a decision")
                 .is_allowed()
         );
     }
@@ -239,29 +200,20 @@ async fn levels_of_one_key_have_costs_of_their_own() {
         let costs = Costs::new(Cost::ONE).with("all", 50_u64);
         for _ in 0..5 {
             assert!(
-                limiter
-                    .check(user("ann"))
-                    .cost(costs.clone())
+                decided_at(&limiter, user("ann"), costs.clone())
                     .await
-                    .expect("a decision")
                     .is_allowed()
             );
         }
         // What the user's limit denies spends nothing of the outer ones.
         assert!(
-            limiter
-                .check(user("ann"))
-                .cost(costs.clone())
+            decided_at(&limiter, user("ann"), costs.clone())
                 .await
-                .expect("a decision")
                 .is_denied()
         );
         assert!(
-            limiter
-                .check(user("bob"))
-                .cost(costs.clone())
+            decided_at(&limiter, user("bob"), costs.clone())
                 .await
-                .expect("a decision")
                 .is_allowed()
         );
         assert_eq!(
@@ -308,11 +260,7 @@ async fn an_outage_keeps_the_costs() {
         .on_outage(Outage::local(10))
         .build();
     drop(server);
-    let decision = limiter
-        .check("acme")
-        .cost(costs(850))
-        .await
-        .expect("the local share decides");
+    let decision = decided_at(&limiter, "acme", costs(850)).await;
     assert!(decision.is_allowed() && decision.is_degraded());
     let left: Vec<_> = decision.states().map(|state| state.remaining()).collect();
     assert_eq!(left, [5, 150], "a tenth of each quota");

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate::{Decision, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_test_support::{PATIENCE, decided, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 /// So large and slow that no check is denied while a test runs.
@@ -50,10 +50,7 @@ async fn setup() -> Setup {
 }
 
 async fn check(limiter: &Limiter) -> Decision {
-    limiter
-        .check("acme")
-        .await
-        .expect("the local share decides")
+    decided(&limiter, "acme").await
 }
 
 async fn is_left(limiter: &Limiter) {

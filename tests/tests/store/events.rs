@@ -16,7 +16,7 @@ use tollgate::{
     testing::ALGORITHMS,
 };
 use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
-use tollgate_test_support::{Dice, PATIENCE};
+use tollgate_test_support::{Dice, PATIENCE, decided, decided_at};
 use tollgate_tests::{Log, RedisServer, wait};
 use tollgate_tower::{RateLimitLayer, key::Header};
 use tower::{Layer, ServiceExt, service_fn};
@@ -103,11 +103,7 @@ async fn the_check_that_crosses_the_line_and_each_denial_are_events_on_both_stor
             .cost(Cost::new(2))
             .await
             .expect("a state");
-        let _ = limiter
-            .check("acme")
-            .cost(Cost::ZERO)
-            .await
-            .expect("a look");
+        let _ = decided_at(&limiter, "acme", Cost::ZERO).await;
         let _ = limiter
             .check("acme")
             .cost(Cost::new(6))
@@ -177,11 +173,7 @@ async fn the_line_is_crossed_exactly_where_the_units_before_and_after_say_so_in_
                 state.expect("a policy").remaining()
             };
             let before = left(limiter.peek("key").await.expect("a state").state("one"));
-            let decision = limiter
-                .check("key")
-                .cost(Cost::new(1 + dice.below(4)))
-                .await
-                .expect("a decision");
+            let decision = decided_at(&limiter, "key", Cost::new(1 + dice.below(4))).await;
             let crosses = decision.is_allowed()
                 && !is_beyond(before)
                 && is_beyond(left(decision.state("one")));
@@ -209,11 +201,7 @@ async fn a_caller_that_goes_into_debt_crosses_the_line_only_if_it_comes_from_bel
     let limiter = seen.limiter(store, Policy::token_bucket("ten", Quota::per_hour(10)));
     for (first, events) in [(9, 1), (7, 1)] {
         let key = Key::from(first);
-        let _ = limiter
-            .check(&key)
-            .cost(Cost::new(first))
-            .await
-            .expect("a decision");
+        let _ = decided_at(&limiter, &key, Cost::new(first)).await;
         let waited = limiter
             .check(&key)
             .cost(Cost::new(5))
@@ -246,11 +234,7 @@ async fn the_failure_that_locks_a_key_is_an_event_on_both_stores() {
         let _ = limiter.check("ann").await.expect("a decision");
         assert_eq!(seen.take(), ["denied api login ann"]);
         limiter.reset("ann").await.expect("a reset");
-        let _ = limiter
-            .check("ann")
-            .cost(Cost::new(3))
-            .await
-            .expect("a decision");
+        let _ = decided_at(&limiter, "ann", Cost::new(3)).await;
         assert_eq!(
             seen.take(),
             ["near_limit api login ann", "locked_out api login ann"]
@@ -268,11 +252,7 @@ async fn a_lockout_tells_how_long_it_takes() {
         .observer(observer)
         .build();
     for seconds in [60, 120, 240] {
-        let _ = limiter
-            .check("ann")
-            .cost(Cost::new(3))
-            .await
-            .expect("a decision");
+        let _ = decided_at(&limiter, "ann", Cost::new(3)).await;
         let locked = std::iter::from_fn(|| events.try_recv()).find_map(|event| match event {
             Event::LockedOut(locked) => locked.retry_after(),
             _ => None,
@@ -314,10 +294,7 @@ async fn each_branch_that_denies_is_an_event_and_is_counted_once() {
         lines[1].starts_with("denied api user") && lines[1].ends_with(" ann"),
         "{lines:?}"
     );
-    let _ = limiter
-        .check(Key::new("192.0.2.8").with_branch("ann"))
-        .await
-        .expect("a decision");
+    let _ = decided(&limiter, Key::new("192.0.2.8").with_branch("ann")).await;
     assert_eq!(seen.take().len(), 1, "the other address is not denied");
     assert_eq!(denied_keys.total(), 3);
 }
@@ -343,12 +320,7 @@ async fn a_policy_that_blocks_denies_without_a_wait_and_a_leased_policy_comes_ne
             .policies(leased.clone())
             .deadline(PATIENCE);
         let limiter = builder.observer(observer.clone()).build();
-        while limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-        {}
+        while decided(&limiter, "acme").await.is_allowed() {}
         assert_eq!(events.try_recv().map(|event| event.name()), Some("denied"));
         assert!(events.try_recv().is_none());
     }
@@ -415,13 +387,7 @@ async fn a_panic_in_an_observer_harms_no_request_and_the_observer_is_called_agai
             .build();
         let mut allowed = 0;
         for _ in 0..8 {
-            allowed += u64::from(
-                limiter
-                    .check("acme")
-                    .await
-                    .expect("a decision")
-                    .is_allowed(),
-            );
+            allowed += u64::from(decided(&limiter, "acme").await.is_allowed());
         }
         assert_eq!((allowed, *calls.lock().expect("a number")), (5, 1 + 3));
     }

@@ -7,11 +7,11 @@ use std::{
     sync::mpsc,
     task::{Context, Waker},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tollgate::{Cost, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
+use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate_test_support::{PATIENCE, decided, patient_limiter, remaining};
 use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
 
 /// So slow that no unit accrues while a test runs.
@@ -61,10 +61,7 @@ async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
         .deadline(PATIENCE)
         .build();
     for spent in 1..=5 {
-        let decision = limiter
-            .check("acme")
-            .await
-            .expect("the local share decides");
+        let decision = decided(&limiter, "acme").await;
         assert_eq!(decision.degraded(), Some(ErrorKind::ConnectionRefused));
         assert_eq!(
             decision.states().next().expect("a state").remaining(),
@@ -99,43 +96,6 @@ async fn limits_resume_by_themselves_when_the_server_returns() {
     .await;
 }
 
-#[tokio::test]
-async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
-    let build = |outage| {
-        Limiter::builder(store.clone())
-            .policies(HOURLY)
-            .on_outage(outage)
-            .deadline(Duration::from_millis(40))
-            .build()
-    };
-    let (local, open, closed) = (
-        build(Outage::default()),
-        build(Outage::Open),
-        build(Outage::Closed),
-    );
-    server.pause();
-    let began = Instant::now();
-    let decision = local.check("acme").await.expect("the local share decides");
-    assert!(began.elapsed() >= Duration::from_millis(40));
-    assert_eq!(decision.degraded(), Some(ErrorKind::Timeout));
-    assert_eq!(decision.states().len(), 1);
-    let decision = open.check("acme").await.expect("an open limiter admits");
-    assert!(decision.is_allowed() && decision.is_degraded());
-    assert_eq!(decision.states().len(), 0);
-    let error = closed.check("acme").await.expect_err("no decision");
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    server.resume();
-    wait::until_async("the store decides again", PATIENCE, async || {
-        local
-            .check("other")
-            .await
-            .is_ok_and(|decision| !decision.is_degraded())
-    })
-    .await;
-}
-
 async fn connected(url: String) -> RedisStore {
     RedisStore::builder(url)
         .connect_timeout(PATIENCE)
@@ -156,13 +116,7 @@ async fn invalid_and_cut_replies_are_typed_errors() {
     ] {
         proxy.set(Mode::Pass);
         let limiter = patient_limiter(connected(proxy.url()).await, HOURLY);
-        assert!(
-            !limiter
-                .check("acme")
-                .await
-                .expect("a decision")
-                .is_degraded()
-        );
+        assert!(!decided(&limiter, "acme").await.is_degraded());
         proxy.set(mode.clone());
         let error = limiter.check("acme").await.expect_err("no decision");
         assert!(
@@ -202,20 +156,11 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
             .policies(HOURLY)
             .deadline(PATIENCE)
             .build();
-        let decision = limiter
-            .check("acme")
-            .await
-            .expect("the local share decides");
+        let decision = decided(&limiter, "acme").await;
         assert_eq!(decision.degraded(), Some(ErrorKind::Authentication));
     }
     let limiter = patient_limiter(connected(server.url()).await, HOURLY);
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&limiter, "acme").await.is_allowed());
 }
 
 #[tokio::test]
@@ -290,54 +235,6 @@ async fn an_error_of_connecting_names_the_server_and_the_cause_and_no_password()
         error.to_string().starts_with("the redis URL is not valid"),
         "{error}"
     );
-}
-
-#[tokio::test]
-async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
-    let server = RedisServer::start();
-    let rights = [
-        "+evalsha",
-        "+eval",
-        "+time",
-        "+get",
-        "+set",
-        "+setrange",
-        "+del",
-        "+ping",
-        "~tollgate:*",
-    ];
-    let grant = |name: &str, without: &str| {
-        let mut command = vec!["ACL", "SETUSER", name, "on", ">secret", "resetkeys"];
-        command.extend(rights.iter().filter(|right| **right != without));
-        assert!(!server.command(&command).is_error());
-        format!("redis://{name}:secret@{}", server.addr())
-    };
-    // One window, in which the second charge is written in place.
-    let daily = Policy::fixed_window("daily", Quota::per_day(5));
-    let limiter_of =
-        async |url: String| patient_limiter(RedisStore::open(url).expect("a store"), daily.clone());
-    let enough = limiter_of(grant("enough", "")).await;
-    let decision = enough.check("acme").await.expect("a decision");
-    enough
-        .refund("acme", Cost::ONE)
-        .of(&decision)
-        .await
-        .expect("a refund");
-    for without in ["+evalsha", "+time", "+set", "+setrange", "~tollgate:*"] {
-        let less = limiter_of(grant("less", without)).await;
-        // The first charge creates the key, the second is written in place.
-        let error = match less.check(without).await {
-            Ok(_) => less.check(without).await.expect_err("a right is missing"),
-            Err(error) => error,
-        };
-        assert_eq!(
-            error.kind(),
-            ErrorKind::PermissionDenied,
-            "{without}: {error}"
-        );
-        assert!(error.to_string().contains("right"), "{without}: {error}");
-        server.command(&["ACL", "DELUSER", "less"]);
-    }
 }
 
 /// Makes a call when it is dropped.

@@ -14,7 +14,7 @@ use tollgate::{
     store::{Check, Clock, Deadline, KeyValue, KeyValueStore, Snapshot, Write},
     testing::ALGORITHMS,
 };
-use tollgate_test_support::{Dice, Map, START_US, patient_limiter, policies, remaining};
+use tollgate_test_support::{Dice, Map, START_US, decided, patient_limiter, policies, remaining};
 
 use crate::suite::decisions::{agree, each_algorithm, in_order, ranks_agree};
 
@@ -245,10 +245,8 @@ async fn a_map_that_does_not_answer_holds_its_lane_until_the_last_deadline() {
         ErrorKind::Timeout
     );
     assert_eq!(
-        limiter
-            .check("acme")
+        decided(&limiter, "acme")
             .await
-            .expect("the lane is free")
             .states()
             .next()
             .expect("one")

@@ -13,7 +13,7 @@ use tollgate::{
     Algorithm, Cost, Decision, Limiter, LimiterHandle, MemoryStore, Policy, PolicySet, Quota,
     RedisStore, store::Clock,
 };
-use tollgate_test_support::{PATIENCE, patient_limiter, remaining, remaining_of_each};
+use tollgate_test_support::{PATIENCE, decided_at, patient_limiter, remaining, remaining_of_each};
 use tollgate_tests::RedisServer;
 
 const SWAPS: u64 = 10_000;
@@ -260,11 +260,7 @@ async fn a_log_lists_what_is_spent_whatever_its_quota_became() {
         patient_limiter(redis, log(10).expect("a policy")),
         patient_limiter(MemoryStore::new(), log(10).expect("a policy")),
     ] {
-        let _ = limiter
-            .check("acme")
-            .cost(Cost::new(8))
-            .await
-            .expect("a decision");
+        let _ = decided_at(&limiter, "acme", Cost::new(8)).await;
         for amount in [10, 3, 0, 100] {
             let limiter = limiter.with_policies(log(amount).expect("a policy"));
             for (limit, listed) in [(0, 0), (5, 5), (100, 8), (usize::MAX, 8)] {

@@ -7,7 +7,7 @@ use tollgate::{
     Cost, Decision, Key, Limiter, MemoryStore, Policy, Quota, RedisStore, Store, store::Clock,
 };
 use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
-use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_test_support::{PATIENCE, decided, decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -126,47 +126,21 @@ async fn a_flood_of_keys_ends_no_lockout_and_each_of_its_states_expires() {
         .max_keys(NonZeroUsize::new(1_000).expect("not zero"))
         .build();
     let limiter = Limiter::new(store, ACCOUNT);
-    let _ = limiter
-        .check("victim")
-        .cost(Cost::new(5))
-        .await
-        .expect("a decision");
+    let _ = decided_at(&limiter, "victim", Cost::new(5)).await;
     for key in 0..100_000_u64 {
         assert!(limiter.check(key).await.expect("a decision").is_allowed());
     }
-    assert!(
-        limiter
-            .check("victim")
-            .await
-            .expect("a decision")
-            .is_denied()
-    );
+    assert!(decided(&limiter, "victim").await.is_denied());
 
     let server = RedisServer::start();
     let limiter = patient_limiter(
         RedisStore::connect(server.url()).await.expect("a store"),
         ACCOUNT,
     );
-    let _ = limiter
-        .check("victim")
-        .cost(Cost::new(5))
-        .await
-        .expect("a decision");
+    let _ = decided_at(&limiter, "victim", Cost::new(5)).await;
     for key in 0..500_u64 {
-        assert!(
-            limiter
-                .check(format!("user-{key}"))
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
-        assert!(
-            limiter
-                .check("victim")
-                .await
-                .expect("a decision")
-                .is_denied()
-        );
+        assert!(decided(&limiter, format!("user-{key}")).await.is_allowed());
+        assert!(decided(&limiter, "victim").await.is_denied());
     }
     let (keys, expiring) = server.keys_and_expires();
     assert_eq!(keys, expiring);

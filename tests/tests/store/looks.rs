@@ -6,7 +6,7 @@ use tollgate::{
     Cost, Costs, ErrorKind, Lease, Limiter, Outage, Policy, Quota, RedisStore, limiter::KeyState,
     test_util::FaultyStore,
 };
-use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_test_support::{PATIENCE, decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
 /// Of these no unit comes back in a test.
@@ -27,11 +27,7 @@ async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_p
         RedisStore::connect(server.url()).await.expect("a store"),
         [BUCKET, LOG],
     );
-    let _ = limiter
-        .check("acme")
-        .cost(Cost::new(40))
-        .await
-        .expect("a decision");
+    let _ = decided_at(&limiter, "acme", Cost::new(40)).await;
     for _ in 0..3 {
         let state = limiter
             .peek("acme")

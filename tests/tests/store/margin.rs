@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
-use tollgate_test_support::Dice;
+use tollgate_test_support::{Dice, decided_at};
 
 const AMOUNT: u64 = 20;
 const PERIOD: Duration = Duration::from_millis(1_000);
@@ -17,11 +17,7 @@ async fn departures(quota: Quota, cost: u64, dice: &mut Dice) -> Vec<u64> {
     let limiter = Limiter::new(store, Policy::leaky_bucket("queue", quota));
     let (mut now, mut departures) = (0, Vec::new());
     while departures.len() < 500 {
-        let decision = limiter
-            .check("hot")
-            .cost(Cost::new(cost))
-            .await
-            .expect("a decision");
+        let decision = decided_at(&limiter, "hot", Cost::new(cost)).await;
         if decision.is_allowed() {
             let at = now + decision.delay().as_micros() as u64;
             departures.extend((0..cost).map(|_| at));

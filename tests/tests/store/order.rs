@@ -11,10 +11,8 @@ use std::{
     task::Poll,
 };
 
-use tollgate::{
-    Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, store::Check, testing::Script,
-};
-use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
+use tollgate::{Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, store::Check};
+use tollgate_test_support::{PATIENCE, calls::Script, patient_limiter, remaining};
 use tollgate_tests::{RedisServer, wait};
 
 use crate::{forgetful_server::ForgetfulServer, suite::decisions::in_order};

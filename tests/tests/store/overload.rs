@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::task::JoinSet;
 use tollgate::{Algorithm, ErrorKind, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
-use tollgate_test_support::PATIENCE;
+use tollgate_test_support::{PATIENCE, decided};
 use tollgate_tests::{RedisServer, wait};
 
 /// Eight policies whose script takes the server long.
@@ -27,11 +27,7 @@ async fn overload() -> (bool, BTreeMap<&'static str, u32>) {
         .on_outage(Outage::Open)
         .build();
     wait::until_async("the store decides", PATIENCE, async || {
-        !limiter
-            .check("warm")
-            .await
-            .expect("a decision")
-            .is_degraded()
+        !decided(&limiter, "warm").await.is_degraded()
     })
     .await;
 
@@ -59,11 +55,7 @@ async fn overload() -> (bool, BTreeMap<&'static str, u32>) {
     let stays_closed = store.is_available() && !reasons.contains_key("breaker");
     // After the burst, checks are sent again at once.
     wait::until_async("the store decides again", PATIENCE, async || {
-        !limiter
-            .check("after")
-            .await
-            .expect("a decision")
-            .is_degraded()
+        !decided(&limiter, "after").await.is_degraded()
     })
     .await;
     (stays_closed, reasons)

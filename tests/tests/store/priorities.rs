@@ -10,7 +10,7 @@ use tollgate::{
     Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota,
     RedisStore, limiter::PolicyState, store::Clock, test_util::FaultyStore,
 };
-use tollgate_test_support::{Deployment, Kind, patient_limiter};
+use tollgate_test_support::{decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
 const FLEET: Policy = Policy::fixed_window("fleet", Quota::per_day(100));
@@ -24,54 +24,12 @@ async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
     let mut admitted = 0;
     for _ in 0..200 {
         admitted += usize::from(
-            limiter
-                .check("all")
-                .cost(costs.clone())
+            decided_at(&limiter, "all", costs.clone())
                 .await
-                .expect("a decision")
                 .is_allowed(),
         );
     }
     admitted
-}
-
-async fn ranks_share_a_counter(one: Limiter, other: Limiter) {
-    // Both ask for more than the share, side by side.
-    let low = background();
-    let (first, second) = tokio::join!(admitted(&one, &low), admitted(&other, &low));
-    assert_eq!(first + second, 60);
-    let normal = Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
-    assert_eq!(admitted(&one, &normal).await, 30);
-    let critical = Costs::new(Cost::ONE);
-    let (first, second) = tokio::join!(admitted(&one, &critical), admitted(&other, &critical));
-    assert_eq!(first + second, 10);
-}
-
-#[tokio::test]
-async fn the_ranks_of_two_replicas_share_one_counter() {
-    for kind in [Kind::Server, Kind::Cluster] {
-        let test = "the_ranks_of_two_replicas_share_one_counter";
-        let deployment = Deployment::start(kind, test).expect("a deployment");
-        let mut limiters = Vec::new();
-        for _ in 0..2 {
-            limiters.push(patient_limiter(
-                deployment
-                    .builder("ranks")
-                    .connect()
-                    .await
-                    .expect("a store"),
-                FLEET,
-            ));
-        }
-        let [one, other] = <[Limiter; 2]>::try_from(limiters).expect("two limiters");
-        ranks_share_a_counter(one, other).await;
-    }
-    let store = MemoryStore::new();
-    ranks_share_a_counter(
-        Limiter::new(store.clone(), FLEET),
-        Limiter::new(store, FLEET),
-    )
-    .await;
 }
 
 #[tokio::test]
@@ -107,11 +65,7 @@ async fn a_ranked_caller_is_told_what_its_rank_can_have() {
                 .map(PolicyState::remaining)
                 .collect::<Vec<_>>()
         };
-        let decision = limiter
-            .check("all")
-            .cost(background())
-            .await
-            .expect("a decision");
+        let decision = decided_at(&limiter, "all", background()).await;
         assert_eq!(left(decision.states().collect()), [59, 59]);
         let look = limiter
             .peek("all")
@@ -120,18 +74,11 @@ async fn a_ranked_caller_is_told_what_its_rank_can_have() {
             .expect("a state");
         assert_eq!(left(look.states().collect()), [59, 59]);
         assert!(
-            limiter
-                .check("all")
-                .cost(Cost::new(69))
+            decided_at(&limiter, "all", Cost::new(69))
                 .await
-                .expect("a decision")
                 .is_allowed()
         );
-        let denied = limiter
-            .check("all")
-            .cost(background())
-            .await
-            .expect("a decision");
+        let denied = decided_at(&limiter, "all", background()).await;
         assert!(denied.is_denied());
         assert_eq!(left(denied.states().collect()), [0, 0]);
         for state in denied.states() {
@@ -170,16 +117,8 @@ async fn what_an_outage_charged_returns_to_the_share() {
             .on_outage(outage)
             .build();
         store.fail();
-        let before = limiter
-            .check("all")
-            .cost(Cost::new(30))
-            .await
-            .expect("a decision");
-        let decision = limiter
-            .check("all")
-            .cost(Cost::new(20))
-            .await
-            .expect("a decision");
+        let before = decided_at(&limiter, "all", Cost::new(30)).await;
+        let decision = decided_at(&limiter, "all", Cost::new(20)).await;
         limiter
             .refund("all", Cost::new(5))
             .of(&decision)
@@ -206,11 +145,7 @@ async fn what_an_outage_charged_returns_to_the_share() {
             (outage != Outage::Open).then_some(35),
             "15 of 50 are spent"
         );
-        let denied = limiter
-            .check("all")
-            .cost(Cost::new(36))
-            .await
-            .expect("a decision");
+        let denied = decided_at(&limiter, "all", Cost::new(36)).await;
         assert_eq!(denied.is_denied(), outage != Outage::Open);
         limiter
             .refund("all", Cost::new(36))

@@ -7,7 +7,7 @@ use tollgate::{
     Enforcement, Limiter, LimiterHandle, MemoryStore, Policy, Quota, RedisStore, Store,
     store::Publication,
 };
-use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_test_support::{PATIENCE, decided, patient_limiter};
 use tollgate_tests::{Log, RedisServer, wait};
 
 const LIMITS: &str = "tollgate:{replicas}:limits";
@@ -207,14 +207,7 @@ async fn a_failed_renewal_disturbs_no_check_and_no_count() {
         log.text().contains("limits are not published")
     })
     .await;
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .degraded()
-            .is_none()
-    );
+    assert!(decided(&limiter, "acme").await.degraded().is_none());
 
     // A hash of another type is read after the limits are shown.
     server.command(&["DEL", LIMITS]);

@@ -10,8 +10,8 @@ use tollgate::{
     store::Clock,
 };
 use tollgate_test_support::{
-    Deployment, Kind, PATIENCE, START_US, lost_settlements::LostSettlements, patient_limiter,
-    remaining_of_each,
+    Deployment, Kind, PATIENCE, START_US, decided_at, lost_settlements::LostSettlements,
+    patient_limiter, remaining_of_each,
 };
 use tollgate_tests::RedisServer;
 
@@ -161,11 +161,7 @@ async fn the_same_id_is_charged_once_and_answers_the_same() {
                 .expect("a decision")
         };
         let first = reserve().await;
-        let _ = limiter
-            .check("acme")
-            .cost(costs(5))
-            .await
-            .expect("a decision");
+        let _ = decided_at(&limiter, "acme", costs(5)).await;
         for _ in 0..3 {
             let again = reserve().await;
             assert!(again.is_allowed());
@@ -436,11 +432,8 @@ async fn a_reservation_that_lapsed_stays_charged() {
         let late = late.await.expect("a decision");
         clock.advance(Duration::from_secs(86_400));
         assert!(
-            limiter
-                .check("acme")
-                .cost(Cost::new(10))
+            decided_at(&limiter, "acme", Cost::new(10))
                 .await
-                .expect("a decision")
                 .is_allowed()
         );
         assert_eq!(late.cancel().await.expect("settled"), Settlement::Settled);

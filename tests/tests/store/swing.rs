@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::{ErrorKind, Limiter, RedisStore};
+use tollgate_test_support::decided;
 
 use crate::paused_server::{HOURLY, PausedServer};
 
@@ -29,11 +30,7 @@ async fn check_for(limiter: &Limiter, time: Duration) -> Vec<Sample> {
     let (end, mut samples) = (Instant::now() + time, Vec::new());
     while Instant::now() < end {
         let began = Instant::now();
-        let reason = limiter
-            .check("acme")
-            .await
-            .expect("the local share decides")
-            .degraded();
+        let reason = decided(&limiter, "acme").await.degraded();
         samples.push(Sample {
             began,
             took: began.elapsed(),
@@ -180,10 +177,8 @@ async fn one_late_answer_of_ten_makes_only_its_own_check_late() {
             Duration::from_millis(1)
         });
         late.extend(
-            limiter
-                .check("acme")
+            decided(&limiter, "acme")
                 .await
-                .expect("the local share decides")
                 .degraded()
                 .map(|reason| (at, reason)),
         );

@@ -3,7 +3,7 @@
 use tollgate::{
     Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, test_util::FaultyStore,
 };
-use tollgate_test_support::remaining;
+use tollgate_test_support::{decided_at, remaining};
 
 const API: Policy = Policy::token_bucket("api", Quota::per_day(10));
 
@@ -29,11 +29,7 @@ async fn other_policies_share_the_store_and_the_name_of_the_limiter() {
         (larger.name(), larger.policies()),
         ("calls", &PolicySet::from(daily(100)))
     );
-    let _ = limiter
-        .check("acme")
-        .cost(Cost::new(4))
-        .await
-        .expect("a decision");
+    let _ = decided_at(&limiter, "acme", Cost::new(4)).await;
     assert_eq!(remaining(&larger, "acme").await, 96, "the units stay spent");
     assert_eq!(remaining(&limiter, "acme").await, 6);
 }
@@ -43,17 +39,9 @@ async fn a_refund_goes_to_the_policies_of_the_decision() {
     let limiter = Limiter::new(MemoryStore::new(), API);
     let other = limiter.with_policies(Policy::fixed_window("other", Quota::per_day(10)));
     for limiter in [&limiter, &other] {
-        let _ = limiter
-            .check("acme")
-            .cost(Cost::new(5))
-            .await
-            .expect("a decision");
+        let _ = decided_at(&limiter, "acme", Cost::new(5)).await;
     }
-    let decision = limiter
-        .check("acme")
-        .cost(Cost::new(3))
-        .await
-        .expect("a decision");
+    let decision = decided_at(&limiter, "acme", Cost::new(3)).await;
     other
         .refund("acme", Cost::new(3))
         .of(&decision)

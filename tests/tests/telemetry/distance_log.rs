@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{ErrorKind, Limiter, Policy, Quota, RedisStore};
-use tollgate_test_support::PATIENCE;
+use tollgate_test_support::{PATIENCE, decided};
 use tollgate_tests::{Log, Mode, Proxy, RedisServer, wait};
 
 #[tokio::test]
@@ -15,13 +15,7 @@ async fn a_far_server_is_logged_once_with_its_code_and_once_as_it_is_near_again(
         .policies(Policy::fixed_window("large", Quota::per_day(1_000_000)))
         .deadline(Duration::from_millis(150))
         .build();
-    let reason = async || {
-        limiter
-            .check("sk_live_key")
-            .await
-            .expect("a decision")
-            .degraded()
-    };
+    let reason = async || decided(&limiter, "sk_live_key").await.degraded();
     wait::until_async("the store decides", PATIENCE, async || {
         reason().await.is_none()
     })

@@ -56,6 +56,18 @@ impl Series {
         }
     }
 
+    /// Asserts the values of counters: a line for each, with its name, its labels and its value.
+    fn assert_counts(&self, expected: &str) {
+        for line in expected
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+        {
+            let (name, value) = line.rsplit_once(' ').expect("a value");
+            assert_eq!(self.count(name).to_string(), value, "{name}");
+        }
+    }
+
     fn gauge(&self, name: &str) -> Option<f64> {
         match self.0.get(name) {
             Some(DebugValue::Gauge(value)) => Some(value.into_inner()),
@@ -107,33 +119,16 @@ fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
             .expect_err("the cost never fits");
         check(&unnamed, "acme").await;
         let series = Series::of(&snapshotter);
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=jobs outcome=allowed"),
-            2
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=jobs outcome=denied"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=jobs outcome=failed"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_denials_total limiter=jobs policy=two"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_denials_total limiter=jobs policy=hourly"),
-            0
-        );
-        assert_eq!(
-            series.count("tollgate_errors_total limiter=jobs reason=cost"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"),
-            1
+        series.assert_counts(
+            "
+            tollgate_checks_total limiter=jobs outcome=allowed 2
+            tollgate_checks_total limiter=jobs outcome=denied 1
+            tollgate_checks_total limiter=jobs outcome=failed 1
+            tollgate_denials_total limiter=jobs policy=two 1
+            tollgate_denials_total limiter=jobs policy=hourly 0
+            tollgate_errors_total limiter=jobs reason=cost 1
+            tollgate_checks_total limiter=two+hourly outcome=allowed 1
+            ",
         );
         assert_eq!(
             series.0.len(),
@@ -218,21 +213,13 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
         }
         assert!(!check(&local, "acme").await, "a remembered denial");
         let series = Series::of(&snapshotter);
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=local outcome=allowed"),
-            2 + 3
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=local outcome=denied"),
-            3 + 1
-        );
-        assert_eq!(
-            series.count("tollgate_denials_total limiter=local policy=two"),
-            3 + 1
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=closed outcome=failed"),
-            3
+        series.assert_counts(
+            "
+            tollgate_checks_total limiter=local outcome=allowed 5
+            tollgate_checks_total limiter=local outcome=denied 4
+            tollgate_denials_total limiter=local policy=two 4
+            tollgate_checks_total limiter=closed outcome=failed 3
+            ",
         );
         let total = |metric: &str| -> u64 {
             let all = series.0.keys().filter(|name| name.starts_with(metric));

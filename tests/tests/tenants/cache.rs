@@ -2,6 +2,7 @@
 
 use tokio::{task::JoinSet, time::advance};
 use tollgate::{Policy, Quota, limiter::Selection, tenants::TenantLimiters};
+use tollgate_test_support::decided;
 
 use crate::source::{API, LATENCY, MINUTE, Mood, Source, amount, amount_at_once};
 
@@ -98,10 +99,8 @@ async fn a_limiter_of_another_store_may_be_selected() {
         .into_limiter()
         .expect("a limiter");
     assert_eq!(
-        limiter
-            .check("a")
+        decided(&limiter, "a")
             .await
-            .expect("a decision")
             .state("own")
             .expect("a state")
             .remaining(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate::{Policy, Quota, Store};
-use tollgate_test_support::{patient_limiter, remaining};
+use tollgate_test_support::{decided, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, RedisServer};
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
@@ -30,13 +30,7 @@ async fn shares_one_limit(url: &str) {
 async fn a_memory_url_is_a_store_of_its_own() {
     let store: Arc<dyn Store> = tollgate::connect("memory:").await.expect("a store");
     let limiter = patient_limiter(Arc::clone(&store), HOURLY);
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&limiter, "acme").await.is_allowed());
     assert_eq!(remaining(&patient_limiter(store, HOURLY), "acme").await, 4);
     let other = tollgate::open("memory:").expect("a store");
     assert_eq!(remaining(&patient_limiter(other, HOURLY), "acme").await, 5);

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tollgate::{
     Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, redis::RedisSource,
 };
-use tollgate_test_support::{PATIENCE, patient_limiter, remaining_of_each as remaining};
+use tollgate_test_support::{PATIENCE, decided, patient_limiter, remaining_of_each as remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 
 pub(super) static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
@@ -140,13 +140,7 @@ async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
     CLUSTER.begin_move(slot, from, to);
     let (sha, body, asking) = script_calls(to);
     for spent in 1..=3 {
-        assert!(
-            limiter
-                .check(key.clone())
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, key.clone()).await.is_allowed());
         assert_eq!(remaining(&limiter, key.clone()).await, [10 - spent]);
     }
     // The first check sends its script by its body, and the first peek does so when the hash is not
@@ -359,13 +353,7 @@ async fn a_redirect_is_remembered_also_by_a_user_who_may_not_read_the_slots() {
     CLUSTER.move_slots([slot], from, to);
     let moved = moved_errors();
     for spent in 2..=20 {
-        assert!(
-            limiter
-                .check(key.clone())
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, key.clone()).await.is_allowed());
         assert_eq!(remaining(&limiter, key.clone()).await, [100 - spent]);
     }
     assert_eq!(

@@ -4,12 +4,13 @@
 
 use tollgate::{
     Algorithm, CalendarUnit, Cost, Key, Policy, PolicySet, Quota, RedisStore, TimeZone,
-    redis::RedisSource,
-    reservation::ReservationId,
-    store::Clock,
-    testing::{ALGORITHMS, MixedBatch, MixedSubject, Script},
+    redis::RedisSource, reservation::ReservationId, store::Clock, testing::ALGORITHMS,
 };
-use tollgate_test_support::{PATIENCE, START_US, patient_limiter};
+use tollgate_test_support::{
+    PATIENCE, START_US,
+    calls::{MixedBatch, MixedSubject, Script},
+    decided, patient_limiter,
+};
 use tollgate_tests::{RedisServer, Reply, expiry_command};
 
 use super::cluster_moves::{CLUSTER, a_key, moves};
@@ -318,13 +319,7 @@ async fn a_sliding_log_of_a_moving_slot_admits_no_more_than_elsewhere() {
     let admitted = async || {
         let mut admitted = 0;
         for _ in 0..10 {
-            admitted += u64::from(
-                limiter
-                    .check(key.clone())
-                    .await
-                    .expect("a decision")
-                    .is_allowed(),
-            );
+            admitted += u64::from(decided(&limiter, key.clone()).await.is_allowed());
         }
         admitted
     };

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tollgate::{Cost, ErrorKind, Key, Lease, Policy, Quota};
+use tollgate_test_support::decided;
 use tollgate_test_support::remaining_of_each as remaining;
 use tollgate_tests::RedisServer;
 
@@ -38,13 +39,7 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
     // Half of the keys exist. The others are new while the slot is open, and begin at the other
     // server.
     for at in 0..20 {
-        assert!(
-            limiter
-                .check(keys[at].clone())
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, keys[at].clone()).await.is_allowed());
         admitted.insert(at, 1);
     }
     CLUSTER.begin_move(slot, from, to);
@@ -56,10 +51,7 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
                 let mut asked = Vec::new();
                 for check in 0..CHECKS {
                     let at = (task * 7 + check * 11) % keys.len();
-                    let decision = limiter
-                        .check(keys[at].clone())
-                        .await
-                        .expect("no error surfaces");
+                    let decision = decided(&limiter, keys[at].clone()).await;
                     assert!(decision.is_allowed());
                     asked.push(at);
                 }
@@ -105,12 +97,7 @@ async fn calls_over_several_keys_do_not_wait_for_the_end_of_a_move_that_does_not
     let (key, slot, from, to) = a_key("stuck");
     let keys = keys_beside(&key, 2);
     let known = keys[0].clone();
-    assert!(
-        set.check(known.clone())
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&set, known.clone()).await.is_allowed());
     CLUSTER.begin_move(slot, from, to);
     let fresh = || keys[1].clone();
     let refused = [
@@ -133,23 +120,12 @@ async fn calls_over_several_keys_do_not_wait_for_the_end_of_a_move_that_does_not
     }
     // One key is decided at one of the servers, and so are several that are all at the same one.
     assert!(one.check(fresh()).await.expect("a decision").is_allowed());
-    assert!(
-        set.check(known.clone())
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&set, known.clone()).await.is_allowed());
     CLUSTER.move_keys(slot, from, to);
     CLUSTER.end_move(slot, from, to);
     assert_eq!(remaining(&set, known).await, [AMOUNT - 2; 2]);
     for limiter in [&set, &leased] {
-        assert!(
-            limiter
-                .check(fresh())
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, fresh()).await.is_allowed());
     }
     CLUSTER.move_slots([slot], to, from);
 }

@@ -1,5 +1,7 @@
 //! The figures of a row, and their targets.
 
+use crate::load::{Sample, quantile};
+
 /// The figures of a row.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -26,20 +28,43 @@ pub(crate) enum Target {
 }
 
 impl Findings {
-    /// Adds a figure of the row.
+    /// Adds a figure of the row. Without a target it is only reported.
     pub(crate) fn figure(
         &mut self,
         asked: impl Into<String>,
-        target: Target,
         measured: f64,
         unit: &'static str,
-    ) {
+    ) -> &mut Figure {
         self.figures.push(Figure {
             asked: asked.into(),
-            target,
+            target: Target::None,
             measured,
             unit,
         });
+        let last = self.figures.len() - 1;
+        &mut self.figures[last]
+    }
+
+    /// Adds a time.
+    pub(crate) fn ms(&mut self, asked: impl Into<String>, measured: f64) -> &mut Figure {
+        self.figure(asked, measured, " ms")
+    }
+
+    /// Adds the longest time of these checks, which exceeds the default deadline by the time that a
+    /// process takes to be woken.
+    pub(crate) fn longest_check(&mut self, samples: &[Sample]) {
+        self.ms("longest check", quantile(samples, 1.0))
+            .at_most(70.0);
+    }
+
+    /// Adds a share.
+    pub(crate) fn percent(&mut self, asked: impl Into<String>, measured: f64) -> &mut Figure {
+        self.figure(asked, measured, " %")
+    }
+
+    /// Adds a number.
+    pub(crate) fn count(&mut self, asked: impl Into<String>, measured: f64) -> &mut Figure {
+        self.figure(asked, measured, "")
     }
 
     /// Adds the keys that the row left at a server, and the number of those that expire.
@@ -50,6 +75,14 @@ impl Findings {
 }
 
 impl Figure {
+    pub(crate) fn at_most(&mut self, bound: f64) {
+        self.target = Target::AtMost(bound);
+    }
+
+    pub(crate) fn at_least(&mut self, bound: f64) {
+        self.target = Target::AtLeast(bound);
+    }
+
     /// `None` without a target.
     pub(crate) fn is_met(&self) -> Option<bool> {
         match self.target {
@@ -89,9 +122,9 @@ mod tests {
     #[test]
     fn a_line_says_what_was_measured_and_whether_the_target_is_met() {
         let mut found = Findings::default();
-        found.figure("time", Target::AtMost(2.0), 2.5, " ms");
-        found.figure("count", Target::AtLeast(2.0), 2.0, "");
-        found.figure("share", Target::None, 12.34, " %");
+        found.ms("time", 2.5).at_most(2.0);
+        found.count("count", 2.0).at_least(2.0);
+        found.percent("share", 12.34);
         let lines: Vec<_> = found
             .figures
             .iter()

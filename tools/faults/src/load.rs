@@ -113,6 +113,13 @@ pub(crate) async fn ready() -> (RedisServer, RedisStore, Limiter) {
     (server, store, large)
 }
 
+/// Returns a store at a server.
+pub(crate) async fn store_at(server: &RedisServer) -> RedisStore {
+    RedisStore::connect(server.url_at(server.addr()))
+        .await
+        .expect("a store")
+}
+
 /// Returns a store at a server, and a limiter over [`LARGE`] that has used its connection.
 pub(crate) async fn connected(source: impl Into<RedisSource>) -> (RedisStore, Limiter) {
     let store = RedisStore::connect(source).await.expect("a store");
@@ -199,6 +206,11 @@ pub(crate) fn part(name: &str, url: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
     command.args([name, url]);
     command
+}
+
+/// Returns the number of checks that the store did not decide.
+pub(crate) fn degraded(samples: &[Sample]) -> f64 {
+    samples.iter().filter(|it| it.reason.is_some()).count() as f64
 }
 
 /// Returns the time in milliseconds that this share of the samples does not exceed; 0 without

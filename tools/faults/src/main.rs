@@ -100,7 +100,7 @@ fn options(words: &[String]) -> Option<(Pace, Vec<&'static Row>)> {
 
 fn run(pace: Pace, rows: &[&Row]) -> ExitCode {
     let (began, mut broken, mut keys, mut all) = (Instant::now(), 0, (0, 0), Vec::new());
-    println!("| row | fault | figure | measured | target | |\n|---|---|---|---|---|---|");
+    println!("| row | fault | figure | measured | target | |");
     for row in rows {
         match panic::catch_unwind(AssertUnwindSafe(|| raise(row, pace))) {
             Ok(found) => {

@@ -108,3 +108,17 @@ with grpc.insecure_channel(GREETER, [("grpc.enable_retries", 0)]) as channel:
         "RATE_LIMIT_EXCEEDED of tollgate: slow",
         f"{found.get('reason')} of {found.get('domain')}: {found.get('policy')}",
     )
+
+with grpc.insecure_channel(ARGUMENTS["charged"]) as channel:
+    row = "grpcio reads the denial of a message"
+    hello, messages = channel.unary_stream("/helloworld.Greeter/SayHelloStream"), 0
+    try:
+        for _ in hello(ADA, metadata=(("x-key", "messages"),), timeout=60):
+            messages += 1
+        found = {"code": "OK"}
+    except grpc.RpcError as error:
+        found = denial(error)
+    case(row, CLIENT, "messages before it", 1, messages)
+    case(row, CLIENT, "code", "RESOURCE_EXHAUSTED", found["code"])
+    case(row, CLIENT, "the details have the same code", True, found.get("same_code"))
+    case(row, CLIENT, "QuotaFailure", "[['policy:slow', 'slow: 1 per 2s']]", found.get("violations"))

@@ -72,7 +72,7 @@ impl Report {
             self.broken += 1;
             return table + "**Not carried out.**\n";
         }
-        table.push_str("| row | client | cases passed | | found |\n|---|---|---|---|---|\n");
+        table.push_str("| row | client | cases passed | | found |\n");
         for row in rows {
             self.rows += 1;
             self.failed_rows += usize::from(!row.is_passed());

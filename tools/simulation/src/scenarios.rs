@@ -1,4 +1,4 @@
-//! The runs of `docs/contributors/simulation.md`: one process and eight, near and far, on lines
+//! The runs of `docs/contributors/results/simulation.txt`: one process and eight, near and far, on lines
 //! that jump, stall and burst.
 
 use crate::{
@@ -203,7 +203,6 @@ pub(crate) fn print() {
     println!(
         "| run | decisions/s | of the ideal | fairness | wait at the server, mean and p99 ms | p50, p99 ms | late |"
     );
-    println!("|---|---|---|---|---|---|---|");
     for (title, world) in all() {
         let ideal = ideal(&world);
         let results = world.run();

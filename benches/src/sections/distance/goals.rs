@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cells, NAIVE, OURS};
+use super::{Cells, OURS, PLAIN};
 use crate::{
     report::{Findings, Target},
     steady::Flow,
@@ -19,11 +19,11 @@ pub(super) fn add(findings: &mut Findings, cells: &[Cells], capacity: f64) {
         let ms = trip.as_millis();
         let here = || cells.iter().filter(move |cells| cells.trip == trip);
         let ratio =
-            |cells: &Cells| cells.series[OURS].ratio(&cells.series[NAIVE], Flow::per_second);
+            |cells: &Cells| cells.series[OURS].ratio(&cells.series[PLAIN], Flow::per_second);
         let lowest = here().map(ratio).fold(f64::NAN, f64::min);
         findings.goal(
             format!(
-                "{ms} ms away, decisions/s to the naive client, lowest of all numbers of callers"
+                "{ms} ms away, decisions/s to a plain client, lowest of all numbers of callers"
             ),
             Target::AtLeast(1.0),
             lowest,
@@ -35,7 +35,7 @@ pub(super) fn add(findings: &mut Findings, cells: &[Cells], capacity: f64) {
             .collect();
         if let Some(lowest) = limited.into_iter().reduce(f64::min) {
             findings.goal(
-                format!("{ms} ms away, the same where the server limits the naive client"),
+                format!("{ms} ms away, the same where the server limits the plain client"),
                 Target::AtLeast(2.0),
                 lowest,
                 " ×",
@@ -69,9 +69,9 @@ pub(super) fn add(findings: &mut Findings, cells: &[Cells], capacity: f64) {
     }
 }
 
-/// Returns whether the naive client makes clearly fewer decisions than its callers could in their
+/// Returns whether the plain client makes clearly fewer decisions than its callers could in their
 /// round trips alone.
 fn is_server_limited(cells: &Cells) -> bool {
-    let made = cells.series[NAIVE].median(Flow::per_second);
+    let made = cells.series[PLAIN].median(Flow::per_second);
     made < 0.6 * cells.callers as f64 / cells.trip.as_secs_f64()
 }

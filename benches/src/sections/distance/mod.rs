@@ -6,14 +6,14 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Runtime;
 use tollgate::{Policy, PolicySet, Quota, RedisStore};
-use tollgate_tests::Proxy;
+use tollgate_tests::{Mode, Proxy};
 
 use crate::{
-    keys::KEYS,
-    line::Line,
+    keys::{self, KEYS},
     load::{Crowd, Decide},
+    machine,
     pace::{Pace, Rounds},
-    peers::{Cell, Costs, Many, Naive, PLENTY_RATE},
+    peers::{Call, Cell, Costs, Many, Shared},
     report::{Findings, Table, figure},
     rounds::{Case, Series, alternate},
     server::Server,
@@ -26,9 +26,9 @@ const PLENTY: Policy = Policy::token_bucket(
     Quota::per_second(1_000_000).with_burst(1_000_000_000),
 );
 
-/// Sets the position of Tollgate in a round, and that of the naive client.
+/// Sets the position of Tollgate in a round, and that of the plain client.
 const OURS: usize = 0;
-const NAIVE: usize = 1;
+const PLAIN: usize = 1;
 
 /// Holds the turns of all contestants for one distance and one number of callers.
 struct Cells {
@@ -44,7 +44,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         cell: Cell::start(),
     };
     let mut findings = Findings::default();
-    let (lines, capacity) = bench.lines(pace);
+    let capacity = bench.capacity(pace);
     let (trips, crowds): (&[u64], &[usize]) = if pace.is_quick {
         (&[1, 20], &[64, 1_024])
     } else {
@@ -55,7 +55,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         .flat_map(|&ms| bench.at(pace, Duration::from_millis(ms), crowds))
         .collect();
     goals::add(&mut findings, &cells, capacity);
-    findings.tables.extend([table(&cells), lines]);
+    findings.tables.push(table(&cells));
     findings
 }
 
@@ -68,25 +68,15 @@ struct Bench {
 impl Bench {
     /// Measures all contestants through a line of this length.
     fn at(&self, pace: &Pace, trip: Duration, crowds: &[usize]) -> Vec<Cells> {
-        let line = Line::start(self.server.port(), trip);
-        let cell_line = self
-            .cell
-            .as_ref()
-            .map(|server| Line::start(server.port(), trip));
-        let (ours, naive) = self.contestants(&line.url());
+        let line = delayed(&self.server, trip);
+        let cell_line = self.cell.as_ref().map(|server| delayed(server, trip));
+        let (ours, plain) = self.contestants(&line.url());
         let cell = self
             .cell
             .as_ref()
             .zip(cell_line.as_ref())
             .map(|(server, line)| {
-                let url = line.url();
-                let cell = Cell::on(
-                    Arc::clone(server),
-                    &url,
-                    vec![PLENTY_RATE],
-                    KEYS,
-                    Costs::one(),
-                );
+                let cell = async { Cell::at(Arc::clone(server), &line.url(), KEYS).await };
                 Arc::new(self.runtime.block_on(cell))
             });
         // A turn has at least twenty round trips.
@@ -101,7 +91,7 @@ impl Bench {
             };
             let mut cases = vec![
                 self.case("tollgate", &self.server, &ours, crowd, trip),
-                self.case("naive client", &self.server, &naive, crowd, trip),
+                self.case("plain client", &self.server, &plain, crowd, trip),
             ];
             if let Some(cell) = &cell {
                 cases.push(self.case(
@@ -121,13 +111,13 @@ impl Bench {
         crowds.iter().map(turns).collect()
     }
 
-    fn contestants(&self, url: &str) -> (Arc<Many>, Arc<Naive>) {
+    fn contestants(&self, url: &str) -> (Arc<Many>, Arc<Shared>) {
         let sets = [PolicySet::from(PLENTY)];
         self.runtime.block_on(async {
             let store = RedisStore::connect(url).await.expect("the server is up");
             let ours = Many::usual(&store, &sets, KEYS, Costs::one());
-            let naive = Naive::new(&self.server, url, &sets, KEYS, Costs::one()).await;
-            (Arc::new(ours), Arc::new(naive))
+            let call = Call::ours(&self.server, PLENTY, keys::first(KEYS));
+            (Arc::new(ours), Arc::new(Shared::at(url, call).await))
         })
     }
 
@@ -145,66 +135,35 @@ impl Bench {
         })
     }
 
-    /// Compares the delay line and the fault proxy, both without a delay, with a direct connection.
-    /// Returns the decisions per second of Tollgate through the line too.
-    fn lines(&self, pace: &Pace) -> (Table, f64) {
-        let line = Line::start(self.server.port(), Duration::ZERO);
-        let proxy = Proxy::start(([127, 0, 0, 1], self.server.port()).into());
-        let ways = [
-            ("direct", self.server.url()),
-            ("delay line", line.url()),
-            ("fault proxy", proxy.url()),
-        ];
-        let contestants = ways.map(|(name, url)| (name, self.contestants(&url)));
+    /// Measures the decisions per second of Tollgate through a line without a delay.
+    fn capacity(&self, pace: &Pace) -> f64 {
+        let line = delayed(&self.server, Duration::ZERO);
+        let (ours, _) = self.contestants(&line.url());
         let crowd = Crowd {
             callers: 256,
             keys: KEYS,
         };
-        let mut cases = Vec::new();
-        for (name, (ours, naive)) in &contestants {
-            cases.push(self.case(
-                &format!("tollgate, {name}"),
-                &self.server,
-                ours,
-                crowd,
-                Duration::ZERO,
-            ));
-            cases.push(self.case(
-                &format!("naive client, {name}"),
-                &self.server,
-                naive,
-                crowd,
-                Duration::ZERO,
-            ));
-        }
-        let series = alternate(pace.load, cases);
-        let mut table = Table::new(
-            "Distance: what the line itself costs",
-            "256 callers, and no delay. The line is one thread for each connection, which may run on any core. On two \
-             cores it takes time from the client and from the server. The table shows how much: *to direct* compares \
-             with the same contestant without a line. The tables above use the delay line. The fault proxy of the tests \
-             is listed for comparison.",
-            &["", "decisions/s", "to direct", "p50 ms", "p99 ms"],
-        );
-        for (at, one) in series.iter().enumerate() {
-            table.row([
-                one.name.clone(),
-                figure(one.median(Flow::per_second)),
-                figure(one.ratio(&series[at % 2], Flow::per_second)),
-                figure(one.median(|flow| flow.p50_ms)),
-                figure(one.median(|flow| flow.p99_ms)),
-            ]);
-        }
-        (table, series[2].median(Flow::per_second))
+        let case = self.case("tollgate", &self.server, &ours, crowd, Duration::ZERO);
+        alternate(pace.load, vec![case])[0].median(Flow::per_second)
     }
+}
+
+/// Starts a proxy that delivers each reply later by a round trip.
+fn delayed(server: &Server, round_trip: Duration) -> Proxy {
+    let proxy = machine::on_every_core(|| Proxy::start(([127, 0, 0, 1], server.port()).into()));
+    if !round_trip.is_zero() {
+        proxy.set(Mode::Delay(round_trip));
+    }
+    proxy
 }
 
 fn table(cells: &[Cells]) -> Table {
     let mut table = Table::new(
         "Distance: a server that is milliseconds away",
-        "Concurrent callers, 10 000 keys, closed loop. A delay line between client and server adds the round trip. \
-         *Naive* is one shared connection that calls the same script once for each check, with numbers in decimal. It \
-         has no deadline: a check takes as long as the server takes. Nagle's algorithm is off for all contestants. The \
+        "Concurrent callers, 10 000 keys, closed loop. A proxy between client and server adds the round trip, \
+         and up to a millisecond more. \
+         The plain client is one shared connection that calls the same script once for each check. It has no \
+         deadline: a check takes as long as the server takes. Nagle's algorithm is off for all contestants. The \
          default of `redis` has it on, which doubles the latency at a distance. Tollgate has its default deadline of 50 ms, also \
          at 20 ms. *Decisions/s* and the percentiles count decisions of the store alone. *Without the store* is the \
          share of decisions that Tollgate made in process, by its rule for outages. *Server busy* is the processor \

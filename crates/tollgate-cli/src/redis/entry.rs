@@ -29,7 +29,7 @@ pub(crate) struct StateEntry {
     /// The milliseconds until the state expires. Nothing is spent then.
     pub(crate) expires_ms: u64,
     pub(crate) redis_key: String,
-    /// Keeps the value that was read, to compare it with that of the next scan.
+    /// Keeps the value that was read, to compare it with the next scan.
     #[serde(skip)]
     pub(crate) reading: Reading,
     #[serde(skip)]

@@ -46,13 +46,13 @@ pub(crate) async fn find(
     match keys {
         Named::States(keys) => {
             scan.read(keys, &mut ScanReport::default(), &mut |entry| {
-                found.push(entry)
+                found.push(entry);
             })
             .await?;
         }
         Named::Subjects(subjects) => {
             scan.run(&options.scan, &Wanted::Subjects(subjects), |entry| {
-                found.push(entry)
+                found.push(entry);
             })
             .await?;
         }

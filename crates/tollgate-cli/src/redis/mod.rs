@@ -1,6 +1,6 @@
 //! Reads the states of limits in Redis, and resets them.
 //!
-//! The layouts of keys and values are those of `scripts/README.md`.
+//! `scripts/README.md` has the layouts of keys and values.
 
 mod ahead;
 mod entry;

@@ -36,7 +36,7 @@ pub(super) struct Totals {
     pub(super) denied: u64,
     /// Requests without a descriptor.
     pub(super) without_descriptor: u64,
-    /// Requests of which no descriptors can be made, and the reason of the first one.
+    /// Requests from which no descriptors can be made, and the reason of the first one.
     pub(super) unusable: u64,
     pub(super) first_unusable: Option<String>,
     pub(super) first_us: u64,

@@ -120,7 +120,7 @@ mod tests {
         );
     }
 
-    /// The speed of a line is that of its allocations.
+    /// The allocations of a line decide how fast it is read.
     #[test]
     fn a_line_takes_no_buffer_of_its_own() {
         let mut columns = Columns::new(b"time,ip,path").unwrap();

@@ -1,4 +1,4 @@
-//! Holds the figures of a prefix at one moment.
+//! The figures of a prefix at one moment.
 
 use serde::Serialize;
 
@@ -107,7 +107,7 @@ pub(crate) struct RuleFigures {
     pub(crate) shadow_per_second: Option<f64>,
 }
 
-/// Describes a store as the running services see it. Counts are those of all processes together.
+/// Describes a store as the running services see it. Counts are the sums over all processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct StoreFigures {
     pub(crate) store: String,

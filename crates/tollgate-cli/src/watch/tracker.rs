@@ -7,7 +7,7 @@ use std::{
 
 use crate::redis::{Reading, StateEntry};
 
-/// Compares the states of a scan with those of the scan before.
+/// Compares the states of a scan with the scan before.
 ///
 /// Of a large prefix, a part of the keys is compared, and the sums are multiplied: a key belongs to
 /// the part or not by its hash, so the part is the same in each scan. Memory is bounded.

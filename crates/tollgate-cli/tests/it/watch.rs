@@ -229,7 +229,7 @@ fn metrics_of_a_service_tell_decisions_denied_keys_and_outages() {
             "{words}: {}{}",
             run.stdout,
             run.stderr
-        )
+        );
     };
     [
         "redis  not read: --redis adds units",

@@ -2,7 +2,7 @@
 
 use std::{env, fmt, process::ExitCode};
 
-/// The exit status of a program that cannot start. It is also that of a wrong argument.
+/// The exit status of a program that cannot start. A wrong argument has the same.
 const STATUS: u8 = 2;
 
 /// Reports why the program cannot start. Its message has no password.

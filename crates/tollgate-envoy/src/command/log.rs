@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Selects the least severe lines. The words are those of Envoy's service.
+/// Selects the least severe lines. Envoy's service has the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
     /// No lines

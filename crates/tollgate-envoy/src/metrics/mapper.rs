@@ -1,4 +1,4 @@
-//! Maps the names of statsd to those of Prometheus, as the default mapper of Envoy's service does.
+//! Maps names of statsd to names of Prometheus, as the default mapper of Envoy's service does.
 
 /// The name and the labels of a series.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

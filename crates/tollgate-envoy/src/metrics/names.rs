@@ -7,7 +7,7 @@ use std::{
 use foldhash::fast::RandomState;
 use tollgate::{Key, KeySecret};
 
-/// Bounds the names. A name may have values of requests, of which there is no end.
+/// Bounds the names. A name may have values of requests, and these have no end.
 const MAX_NAMES: usize = 10_000;
 
 /// Bounds the bytes of a name, and with them the memory of all names.

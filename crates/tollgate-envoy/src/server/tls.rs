@@ -127,7 +127,7 @@ impl ReloadedTls {
                     tracing::info!(certificate = %self.files.certificate.display(), "certificates were loaded");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "certificates were refused, the old ones stay")
+                    tracing::error!(%error, "certificates were refused, the old ones stay");
                 }
             }
             known = Arc::new(content);

@@ -1,10 +1,5 @@
 //! Requests that are wrong, large, or come at a bad moment.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use tollgate_envoy::{
     RateLimitService,
     proto::ratelimit::{
@@ -241,49 +236,3 @@ async fn more_units_than_a_limit_ever_has_are_denied() {
 
 const RULES_OF_BOTH: &str =
     "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 10}}]}";
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_loses_no_request() {
-    let limits = [5, 7].map(|limit| {
-        let text = format!("{{domain: shop, descriptors: [{{key: tenant, rate_limit: {{quota: {limit}000000/h}}}}]}}");
-        RuleSet::parse(&text, Format::Yaml).unwrap()
-    });
-    let [first, second] = limits.map(Arc::new);
-    let rules = Rules::new(Arc::clone(&first));
-    let server = Running::start(RateLimitService::new(RuleLimiter::new(
-        rules.clone(),
-        tollgate::MemoryStore::new(),
-    )))
-    .await;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let reloads = tokio::spawn({
-        let is_over = Arc::clone(&is_over);
-        async move {
-            while !is_over.load(Ordering::Relaxed) {
-                for set in [&second, &first] {
-                    rules.replace(Arc::clone(set));
-                    tokio::task::yield_now().await;
-                }
-            }
-        }
-    });
-    let mut client = server.client().await;
-    for _ in 0..500 {
-        let response = client
-            .should_rate_limit(tenant("acme"))
-            .await
-            .unwrap()
-            .into_inner();
-        let limit = response.statuses[0]
-            .current_limit
-            .clone()
-            .unwrap()
-            .requests_per_unit;
-        assert!(limit == 5_000_000 || limit == 7_000_000, "{limit}");
-    }
-    is_over.store(true, Ordering::Relaxed);
-    tokio::time::timeout(crate::support::LIMIT, reloads)
-        .await
-        .unwrap()
-        .unwrap();
-}

@@ -43,24 +43,6 @@ fn to_midnight() -> u64 {
 }
 
 #[tokio::test]
-async fn denied_requests_are_charged_on_every_descriptor() {
-    let service = service();
-    let mut large = request([descriptor("tenant", "a"), descriptor("tenant", "b")]);
-    large.descriptors[0].hits_addend = Some(5);
-    let denied = service.decide(&large).await.unwrap();
-    assert_eq!(
-        (denied.overall_code(), remaining(&denied)),
-        (Code::OverLimit, vec![0, 3])
-    );
-    // What was asked beyond the limit has used up the window.
-    assert_eq!(
-        service.decide(&tenant("a")).await.unwrap().overall_code(),
-        Code::OverLimit
-    );
-    assert_eq!(remaining(&service.decide(&tenant("b")).await.unwrap()), [2]);
-}
-
-#[tokio::test]
 async fn a_descriptor_that_stands_again_finds_the_counter_that_its_denial_raised() {
     const OVER: i32 = Code::OverLimit as i32;
     // The units of the descriptors, and for each one its code and the units that are left.
@@ -139,45 +121,4 @@ async fn shadowed_rules_pass_and_tell_that_nothing_is_left() {
         (Code::Ok, vec![0])
     );
     assert_eq!(response.statuses[0].code(), Code::Ok);
-}
-
-#[tokio::test]
-async fn quotas_deny_when_all_are_over_their_limit() {
-    let service = service();
-    let both = request([descriptor("one", "x"), descriptor("two", "x")]);
-    let mut codes = Vec::new();
-    for _ in 0..3 {
-        codes.push(service.decide(&both).await.unwrap().overall_code());
-    }
-    assert_eq!(codes, [Code::Ok, Code::Ok, Code::OverLimit]);
-}
-
-#[tokio::test]
-async fn keys_and_values_collide_as_texts() {
-    let text = "
-domain: shop
-descriptors:
-  - {key: a, rate_limit: {unit: day, requests_per_unit: 1}}
-  - {key: a_b, rate_limit: {unit: day, requests_per_unit: 1}}
-";
-    for (mode, second) in [(Compat::Envoy, Code::OverLimit), (Compat::Native, Code::Ok)] {
-        let service = RateLimitService::new(limiter(text, mode));
-        assert_eq!(
-            service
-                .decide(&request([descriptor("a", "b_c")]))
-                .await
-                .unwrap()
-                .overall_code(),
-            Code::Ok
-        );
-        assert_eq!(
-            service
-                .decide(&request([descriptor("a_b", "c")]))
-                .await
-                .unwrap()
-                .overall_code(),
-            second,
-            "{mode}"
-        );
-    }
 }

@@ -1,11 +1,9 @@
 //! Decisions on a real Redis server.
 
-use std::time::Duration;
-
 use tollgate::{Outage, RedisStore};
 use tollgate_envoy::{RateLimitService, proto::ratelimit::rate_limit_response::Code};
 use tollgate_rules::{Compat, RuleLimiter};
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::RedisServer;
 
 use crate::support::{LIMIT, RULES, Running, rules, tenant};
 
@@ -80,46 +78,6 @@ async fn an_outage_has_the_stated_answer_and_is_counted() {
         }
         assert_eq!(store_errors(&service), 1, "{outage:?}");
     }
-}
-
-#[tokio::test]
-async fn limits_go_on_when_redis_is_back() {
-    let redis = RedisServer::start();
-    let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-    let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
-        .on_outage(Outage::Closed)
-        .build();
-    let service = RateLimitService::new(limiter);
-    redis.kill();
-    assert!(service.decide(&tenant("acme")).await.is_err());
-    redis.restart();
-    wait::until_async("Redis to be used again", LIMIT, async || {
-        service.decide(&tenant("acme")).await.is_ok()
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
-    let redis = RedisServer::start();
-    let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-    let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
-        .deadline(Duration::from_millis(20))
-        .build();
-    let service = RateLimitService::new(limiter);
-    assert!(service.decide(&tenant("acme")).await.is_ok());
-    redis.pause();
-    // Without a deadline, the call would wait for as long as the server is paused, which is for
-    // ever.
-    assert_eq!(
-        service
-            .decide(&tenant("acme"))
-            .await
-            .unwrap()
-            .overall_code(),
-        Code::Ok
-    );
-    redis.resume();
 }
 
 #[tokio::test]

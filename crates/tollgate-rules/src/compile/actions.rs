@@ -58,7 +58,7 @@ impl ActionReader<'_> {
                 let trail = trail.item(at);
                 match self.0.map(item, &trail) {
                     Some([field]) => {
-                        actions = self.action(actions, field, &trail.field(&field.name))
+                        actions = self.action(actions, field, &trail.field(&field.name));
                     }
                     Some(fields) => {
                         let message = format!("an action must be one field, got {}", fields.len());
@@ -266,7 +266,7 @@ impl ActionReader<'_> {
             let trail = trail.field(&field.name);
             match KINDS.into_iter().find(|kind| *kind == field.name) {
                 Some(kind) if found.is_none() => {
-                    found = self.0.text(&field.node, &trail).map(|text| (kind, text))
+                    found = self.0.text(&field.node, &trail).map(|text| (kind, text));
                 }
                 Some(_) => self.0.refuse_value(
                     &trail,
@@ -274,7 +274,7 @@ impl ActionReader<'_> {
                     "must be the only test of the text".to_owned(),
                 ),
                 None if field.name == "ignore_case" => {
-                    ignores_case = self.0.boolean(&field.node, &trail)
+                    ignores_case = self.0.boolean(&field.node, &trail);
                 }
                 None => self.0.unknown(
                     field,

@@ -61,12 +61,7 @@ impl Compiler {
                     read.key = self.text(node, &trail).unwrap_or_default();
                     if read.key.is_empty() && !matches!(node.value, Value::List(_) | Value::Map(_))
                     {
-                        self.errors.push_at(
-                            RuleErrorKind::Value,
-                            &trail,
-                            node.at,
-                            "must not be empty",
-                        );
+                        self.errors.refuse(&trail, node.at, "must not be empty");
                     }
                 }
                 "value" => {
@@ -76,14 +71,14 @@ impl Compiler {
                 "rate_limit" => read.rate_limit = (!node.is_null()).then_some(node),
                 "descriptors" => read.descriptors = Some(node),
                 "shadow_mode" if self.boolean(node, &trail) => {
-                    read.enforcement = Enforcement::share(0)
+                    read.enforcement = Enforcement::share(0);
                 }
                 "shadow_mode" => {}
                 "quota_mode" => read.is_quota = self.boolean(node, &trail),
                 "detailed_metric" => read.has_detailed_metric = self.boolean(node, &trail),
                 "value_to_metric" => read.value_to_metric = self.boolean(node, &trail),
                 "share_threshold" => {
-                    read.share_threshold = self.boolean(node, &trail).then_some(node.at)
+                    read.share_threshold = self.boolean(node, &trail).then_some(node.at);
                 }
                 "metadata" => read.metadata = self.metadata(node, &trail),
                 "prefix_v6" if self.is_addition(field, &trail) => {
@@ -92,13 +87,12 @@ impl Compiler {
                         .map(|bits| (bits as u8, node.at));
                 }
                 "on_outage" if self.is_addition(field, &trail) => {
-                    read.on_outage = self.on_outage(node, &trail)
+                    read.on_outage = self.on_outage(node, &trail);
                 }
                 "enforce" if self.is_addition(field, &trail) => {
                     if all.iter().any(|other| other.name == "shadow_mode") {
                         let message = "must not stand beside shadow_mode, which is the share 0%";
-                        self.errors
-                            .push_at(RuleErrorKind::Value, &trail, field.at, message);
+                        self.errors.refuse(&trail, field.at, message);
                     }
                     let percent = self.percent(node, &trail, 0);
                     read.enforcement = percent.map(Enforcement::share).unwrap_or_default();
@@ -123,24 +117,18 @@ impl Compiler {
         } else {
             if node.key.contains('*') {
                 let message = "must not contain *, which is a pattern only in a value";
-                self.errors
-                    .push_at(RuleErrorKind::Value, &trail.field("key"), at, message);
+                self.errors.refuse(trail.field("key"), at, message);
             }
             node.pattern().is_some()
         };
         if let (Some(at), false) = (fields.share_threshold, is_pattern) {
             let message = "needs a value with a pattern, such as free-*";
-            self.errors.push_at(
-                RuleErrorKind::Value,
-                &trail.field("share_threshold"),
-                at,
-                message,
-            );
+            self.errors
+                .refuse(trail.field("share_threshold"), at, message);
         }
         if let (Some((_, at)), true) = (fields.prefix_v6, node.value.is_some() && !is_pattern) {
             let message = "needs a descriptor without a value, or with a pattern";
-            self.errors
-                .push_at(RuleErrorKind::Value, &trail.field("prefix_v6"), at, message);
+            self.errors.refuse(trail.field("prefix_v6"), at, message);
         }
     }
 
@@ -173,7 +161,7 @@ impl Compiler {
         let message = format!("{shown} appears twice at one level, first at {first}");
         let field = if node.value.is_some() { "value" } else { "key" };
         self.errors
-            .push_at(RuleErrorKind::Duplicate, &trail.field(field), at, message);
+            .push_at(RuleErrorKind::Duplicate, trail.field(field), at, message);
     }
 
     fn on_outage(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Outage> {
@@ -183,8 +171,7 @@ impl Compiler {
             "local" => Some(Outage::default()),
             _ => {
                 let message = format!("expected allow, fail or local, got {}", node.describe());
-                self.errors
-                    .push_at(RuleErrorKind::Value, trail, node.at, message);
+                self.errors.refuse(trail, node.at, message);
                 None
             }
         }

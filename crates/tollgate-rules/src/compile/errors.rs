@@ -61,18 +61,18 @@ impl Errors {
         }
     }
 
-    pub(super) fn push_at(
+    /// Adds a value that is refused.
+    pub(crate) fn refuse(
         &mut self,
-        kind: RuleErrorKind,
-        field: &Trail<'_>,
+        field: impl fmt::Display,
         at: Position,
         message: impl Into<String>,
     ) {
-        self.push_in(kind, field, at, message);
+        self.push_at(RuleErrorKind::Value, field, at, message);
     }
 
     /// Adds a mistake in a field, whose path is written only if the mistake is held.
-    pub(crate) fn push_in(
+    pub(crate) fn push_at(
         &mut self,
         kind: RuleErrorKind,
         field: impl fmt::Display,

@@ -31,8 +31,7 @@ impl Compiler {
     pub(crate) fn filled(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
         let text = self.text(node, trail)?;
         if text.is_empty() {
-            self.errors
-                .push_at(RuleErrorKind::Value, trail, node.at, "must not be empty");
+            self.errors.refuse(trail, node.at, "must not be empty");
         }
         Some(text)
     }
@@ -70,8 +69,7 @@ impl Compiler {
                             "expected an integer without leading zeros, got {}",
                             short(text)
                         );
-                        self.errors
-                            .push_at(RuleErrorKind::Value, trail, node.at, message);
+                        self.errors.refuse(trail, node.at, message);
                         return None;
                     }
                 }
@@ -85,8 +83,7 @@ impl Compiler {
             Ok(number) if number >= least && number <= most => Some(number),
             _ => {
                 let message = format!("must be {least} to {most}, got {number}");
-                self.errors
-                    .push_at(RuleErrorKind::Value, trail, node.at, message);
+                self.errors.refuse(trail, node.at, message);
                 None
             }
         }
@@ -108,8 +105,7 @@ impl Compiler {
         let percent = percent.filter(|percent| (least..=100).contains(percent));
         if percent.is_none() {
             let message = format!("must be {least}% to 100%, got {}", node.describe());
-            self.errors
-                .push_at(RuleErrorKind::Value, trail, node.at, message);
+            self.errors.refuse(trail, node.at, message);
         }
         percent
     }
@@ -145,8 +141,7 @@ impl Compiler {
     /// Reports a value that is not allowed.
     #[cfg(feature = "http")]
     pub(crate) fn refuse_value(&mut self, trail: &Trail<'_>, node: &Node, message: String) {
-        self.errors
-            .push_at(RuleErrorKind::Value, trail, node.at, message);
+        self.errors.refuse(trail, node.at, message);
     }
 
     /// Returns whether an addition is allowed. Reports it otherwise.

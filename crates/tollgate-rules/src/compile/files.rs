@@ -114,12 +114,7 @@ fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<
             Value::Scalar(Scalar::Text(text)) if **text == *"envoy" => Compat::Envoy,
             _ => {
                 let message = format!("expected native or envoy, got {}", field.node.describe());
-                errors.push_at(
-                    RuleErrorKind::Value,
-                    &Trail::Root.field("compat"),
-                    field.node.at,
-                    message,
-                );
+                errors.refuse(Trail::Root.field("compat"), field.node.at, message);
                 continue;
             }
         };
@@ -127,12 +122,7 @@ fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<
             Some(other) if other != mode => {
                 let message =
                     format!("all files of a set must have one mode, got {mode} after {other}");
-                errors.push_at(
-                    RuleErrorKind::Value,
-                    &Trail::Root.field("compat"),
-                    field.node.at,
-                    message,
-                );
+                errors.refuse(Trail::Root.field("compat"), field.node.at, message);
             }
             _ => named = Some(mode),
         }
@@ -156,12 +146,12 @@ impl Compiler {
                 "domain" => {
                     domain = self
                         .text(&field.node, &trail)
-                        .map(|name| (name, field.node.at))
+                        .map(|name| (name, field.node.at));
                 }
                 "descriptors" => descriptors = Some(&field.node),
                 "compat" => {}
                 "rate_limits" => {
-                    rate_limits = self.is_addition(field, &trail).then_some(&field.node)
+                    rate_limits = self.is_addition(field, &trail).then_some(&field.node);
                 }
                 "priorities" => priorities = self.is_addition(field, &trail).then_some(&field.node),
                 "networks" => networks = self.is_addition(field, &trail).then_some(&field.node),
@@ -176,17 +166,13 @@ impl Compiler {
         let trail = root.field("domain");
         let (name, at) = match domain {
             Some((name, at)) if name.is_empty() => {
-                return self
-                    .errors
-                    .push_at(RuleErrorKind::Value, &trail, at, "must not be empty");
+                return self.errors.refuse(&trail, at, "must not be empty");
             }
             Some((name, at)) => (name, at),
             None if fields.iter().any(|field| field.name == "domain") => return,
             None => {
                 let message = "is missing, expected a name for these rules";
-                return self
-                    .errors
-                    .push_at(RuleErrorKind::Value, &trail, tree.at, message);
+                return self.errors.refuse(&trail, tree.at, message);
             }
         };
         if domains.contains_key(&name) && !merge {
@@ -227,15 +213,13 @@ impl Compiler {
     #[cfg(not(feature = "http"))]
     fn networks(&mut self, node: &Node, trail: &Trail<'_>, _: &mut Siblings) {
         let message = "needs the feature http of tollgate-rules";
-        self.errors
-            .push_at(RuleErrorKind::Value, trail, node.at, message);
+        self.errors.refuse(trail, node.at, message);
     }
 
     #[cfg(not(feature = "http"))]
     fn rate_limits(&mut self, list: &Node, trail: &Trail<'_>, _: &mut Siblings) {
         let message = "needs the feature http of tollgate-rules";
-        self.errors
-            .push_at(RuleErrorKind::Value, trail, list.at, message);
+        self.errors.refuse(trail, list.at, message);
     }
 
     fn descriptors(&mut self, list: &Node, trail: &Trail<'_>, path: &str, siblings: &mut Siblings) {
@@ -259,12 +243,8 @@ impl Compiler {
         let at = fields.at.unwrap_or(item.at);
         if fields.key.is_empty() {
             if !all.iter().any(|field| field.name == "key") {
-                self.errors.push_at(
-                    RuleErrorKind::Value,
-                    &trail.field("key"),
-                    item.at,
-                    "is missing",
-                );
+                self.errors
+                    .refuse(trail.field("key"), item.at, "is missing");
             }
             return;
         }

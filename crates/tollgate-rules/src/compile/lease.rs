@@ -4,7 +4,6 @@ use tollgate::{Algorithm, Lease, Policy, Quota};
 
 use super::{compiler::Compiler, errors::Trail};
 use crate::{
-    RuleErrorKind,
     document::{Node, Scalar, Value},
     error::Position,
 };
@@ -21,7 +20,7 @@ const MOST_SHARE: u64 = u8::MAX as u64;
 
 const FIELDS: [&str; 2] = ["generation", "share"];
 
-/// A quota of which any share can be leased.
+/// A quota whose every share can be leased.
 const ROOMY: Quota = Quota::per_second(1_000_000);
 
 impl Compiler {
@@ -61,7 +60,7 @@ impl Compiler {
         Some(read)
     }
 
-    /// Leases a policy, and reports terms that it cannot have. `trail` is that of the limit.
+    /// Leases a policy, and reports terms that it cannot have. `trail` leads to the limit.
     pub(super) fn leased(
         &mut self,
         policy: Policy,
@@ -84,17 +83,9 @@ impl Compiler {
             (Ok(policy), ..) => return Some(policy),
             (Err(_), Err(error), Some(at)) => {
                 let message = error.to_string();
-                self.errors.push_at(
-                    RuleErrorKind::Value,
-                    &trail.field("generation"),
-                    at,
-                    message,
-                );
+                self.errors.refuse(trail.field("generation"), at, message);
             }
-            (Err(error), ..) => {
-                self.errors
-                    .push_at(RuleErrorKind::Value, &trail, at, error.to_string())
-            }
+            (Err(error), ..) => self.errors.refuse(&trail, at, error.to_string()),
         }
         None
     }

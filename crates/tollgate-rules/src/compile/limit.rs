@@ -13,7 +13,7 @@ use super::{
     lease::LeaseField,
 };
 use crate::{
-    RuleErrorKind, Unit,
+    Unit,
     document::{Field, Node, Scalar, Value, short},
     error::Position,
     names::policy_name,
@@ -127,7 +127,7 @@ impl Compiler {
                     read.requests = self.number(node, &trail, 0, most);
                 }
                 "unlimited" if is_whole => {
-                    read.is_unlimited = self.boolean(node, &trail).then_some(node.at)
+                    read.is_unlimited = self.boolean(node, &trail).then_some(node.at);
                 }
                 "name" => read.name = self.text(node, &trail).filter(|name| !name.is_empty()),
                 "replaces" if is_whole => read.replaces = self.replaces(node, &trail, fields),
@@ -136,7 +136,7 @@ impl Compiler {
                     read.quota = self.parse(node, &trail).map(|quota| (quota, node.at));
                 }
                 "window" if self.is_addition(field, &trail) => {
-                    read.window = self.window(node, &trail)
+                    read.window = self.window(node, &trail);
                 }
                 "algorithm" if self.is_addition(field, &trail) => {
                     read.algorithm = self
@@ -153,7 +153,7 @@ impl Compiler {
                 }
                 "lease" if self.is_addition(field, &trail) => read.lease = self.lease(node, &trail),
                 "unranked" if self.is_addition(field, &trail) => {
-                    read.is_unranked = self.boolean(node, &trail)
+                    read.is_unranked = self.boolean(node, &trail);
                 }
                 name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
                 _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
@@ -201,8 +201,7 @@ impl Compiler {
                     continue;
                 }
             };
-            self.errors
-                .push_at(RuleErrorKind::Value, &trail.field("name"), item.at, refused);
+            self.errors.refuse(trail.field("name"), item.at, refused);
         }
         names.into()
     }
@@ -215,7 +214,7 @@ impl Compiler {
     ) -> Option<T> {
         let text = self.text(node, trail)?;
         text.parse()
-            .map_err(|error: T::Err| self.refuse(trail, node.at, &error))
+            .map_err(|error: T::Err| self.errors.refuse(trail, node.at, error.to_string()))
             .ok()
     }
 
@@ -226,14 +225,9 @@ impl Compiler {
     ) -> Option<(Duration, Position)> {
         let text = self.text(node, trail)?;
         let period = Quota::parse_period(&text)
-            .map_err(|error| self.refuse(trail, node.at, &error))
+            .map_err(|error| self.errors.refuse(trail, node.at, error.to_string()))
             .ok()?;
         Some((period, node.at))
-    }
-
-    fn refuse(&mut self, trail: &Trail<'_>, at: Position, error: &tollgate::Error) {
-        self.errors
-            .push_at(RuleErrorKind::Value, trail, at, error.to_string());
     }
 
     fn refuse_beside(&mut self, fields: &[Field], trail: &Trail<'_>, one: &str, others: &[&str]) {
@@ -242,12 +236,8 @@ impl Compiler {
             .filter(|field| others.contains(&field.name.as_str()))
         {
             let message = format!("must not stand beside {one}");
-            self.errors.push_at(
-                RuleErrorKind::Value,
-                &trail.field(&field.name),
-                field.at,
-                message,
-            );
+            self.errors
+                .refuse(trail.field(&field.name), field.at, message);
         }
     }
 
@@ -263,8 +253,7 @@ impl Compiler {
         let is_limited = read.quota.is_some() || read.window.is_some() || read.limits.is_some();
         if has_unit || is_limited || read.lease.is_some() {
             let message = "must not stand beside unit, quota, window, lease or limits";
-            self.errors
-                .push_at(RuleErrorKind::Value, &trail.field("unlimited"), at, message);
+            self.errors.refuse(trail.field("unlimited"), at, message);
         }
     }
 
@@ -293,8 +282,7 @@ impl Compiler {
                 if message.contains("must differ in name") {
                     message.push_str("; limits of one period need a name each");
                 }
-                self.errors
-                    .push_at(RuleErrorKind::Value, trail, list.at, message);
+                self.errors.refuse(trail, list.at, message);
                 None
             }
         }
@@ -349,8 +337,7 @@ impl Compiler {
                     "is missing, expected {}",
                     listed(Unit::ALL.iter().map(|unit| unit.as_str()))
                 );
-                self.errors
-                    .push_at(RuleErrorKind::Value, &trail.field("unit"), at, message);
+                self.errors.refuse(trail.field("unit"), at, message);
                 return None;
             }
         };
@@ -358,12 +345,8 @@ impl Compiler {
             None if self.compat.is_envoy() => 0,
             None => {
                 let message = "is missing, write 0 to deny every request";
-                self.errors.push_at(
-                    RuleErrorKind::Value,
-                    &trail.field("requests_per_unit"),
-                    at,
-                    message,
-                );
+                self.errors
+                    .refuse(trail.field("requests_per_unit"), at, message);
                 return None;
             }
             Some(requests) => requests,
@@ -389,7 +372,7 @@ impl Compiler {
                 self.finished(policy, read, trail)
             }
             Err(error) => {
-                self.refuse(trail, at, &error);
+                self.errors.refuse(trail, at, error.to_string());
                 None
             }
         }
@@ -431,7 +414,7 @@ impl Compiler {
         match Policy::try_new(name, algorithm, quota) {
             Ok(policy) => Some(policy),
             Err(error) => {
-                self.refuse(trail, at, &error);
+                self.errors.refuse(trail, at, error.to_string());
                 None
             }
         }
@@ -451,14 +434,13 @@ impl Compiler {
             .find(|unit| unit.nominal() == period)
         else {
             let message = "needs the unit day, week, month or year";
-            self.errors
-                .push_at(RuleErrorKind::Value, trail, at, message);
+            self.errors.refuse(trail, at, message);
             return None;
         };
         match zone.parse() {
             Ok(zone) => Some(Algorithm::CalendarWindow { unit, zone }),
             Err(error) => {
-                self.refuse(trail, at, &error);
+                self.errors.refuse(trail, at, error.to_string());
                 None
             }
         }
@@ -473,8 +455,7 @@ impl Compiler {
         at: Position,
     ) -> Option<Algorithm> {
         let message = "needs the feature calendar of tollgate-rules";
-        self.errors
-            .push_at(RuleErrorKind::Value, trail, at, message);
+        self.errors.refuse(trail, at, message);
         None
     }
 
@@ -494,8 +475,7 @@ impl Compiler {
         } else if !self.compat.is_envoy() && Quota::parse_period(&text).is_ok() {
             message.push_str(&format!("; write window: {text}"));
         }
-        self.errors
-            .push_at(RuleErrorKind::Value, trail, node.at, message);
+        self.errors.refuse(trail, node.at, message);
         None
     }
 }

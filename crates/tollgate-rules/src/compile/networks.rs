@@ -40,10 +40,7 @@ impl Compiler {
                     .push_at(RuleErrorKind::Duplicate, trail, node.at, message);
             }
             Ok(networks) => siblings.networks = Some(ClientNetworks(networks)),
-            Err(error) => {
-                self.errors
-                    .push_at(RuleErrorKind::Value, trail, node.at, error.to_string())
-            }
+            Err(error) => self.errors.refuse(trail, node.at, error.to_string()),
         }
     }
 
@@ -55,10 +52,7 @@ impl Compiler {
             };
             match text.parse::<Network>() {
                 Ok(network) => networks.push(network),
-                Err(error) => {
-                    self.errors
-                        .push_at(RuleErrorKind::Value, &trail, item.at, error.to_string())
-                }
+                Err(error) => self.errors.refuse(&trail, item.at, error.to_string()),
             }
         }
     }
@@ -81,12 +75,8 @@ impl Compiler {
             Ok(text) => match Network::parse_lines(&text) {
                 Ok(list) => networks.extend(list),
                 Err(error) => {
-                    self.errors.push_at(
-                        RuleErrorKind::Value,
-                        trail,
-                        node.at,
-                        format!("{shown}: {error}"),
-                    );
+                    self.errors
+                        .refuse(trail, node.at, format!("{shown}: {error}"));
                 }
             },
             Err(error) => self.errors.push_at(

@@ -39,7 +39,7 @@ impl Compiler {
                 );
                 self.errors.push_at(
                     RuleErrorKind::Duplicate,
-                    &trail.field("name"),
+                    trail.field("name"),
                     item.at,
                     message,
                 );
@@ -49,8 +49,7 @@ impl Compiler {
                     "is missing in class {:?}, only the last class may leave it out",
                     short(class.name())
                 );
-                self.errors
-                    .push_at(RuleErrorKind::Value, &trail.field("key"), item.at, message);
+                self.errors.refuse(trail.field("key"), item.at, message);
             }
             classes.push(class);
         }
@@ -85,21 +84,13 @@ impl Compiler {
         let has = |name: &str| fields.iter().any(|field| field.name == name);
         for required in ["name", "ceiling"] {
             if !has(required) {
-                self.errors.push_at(
-                    RuleErrorKind::Value,
-                    &trail.field(required),
-                    item.at,
-                    "is missing",
-                );
+                self.errors
+                    .refuse(trail.field(required), item.at, "is missing");
             }
         }
         if has("value") && !has("key") {
-            self.errors.push_at(
-                RuleErrorKind::Value,
-                &trail.field("value"),
-                item.at,
-                "must stand beside a key",
-            );
+            self.errors
+                .refuse(trail.field("value"), item.at, "must stand beside a key");
         }
         if self.errors.count() > before {
             return None;
@@ -147,12 +138,8 @@ impl Compiler {
                 );
                 self.errors.file.clone_from(&class.origin.file);
                 let trail = Trail::Root;
-                self.errors.push_at(
-                    RuleErrorKind::Value,
-                    &trail.field("priorities"),
-                    priorities.at,
-                    message,
-                );
+                self.errors
+                    .refuse(trail.field("priorities"), priorities.at, message);
             }
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct Field {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
     Null,
-    /// The text is that of the file, because a key or a value may be written without quotes:
+    /// The text stands as in the file, because a key or a value may be written without quotes:
     /// `value: 010`.
     Bool(bool, Box<str>),
     Integer(i128, Box<str>),

@@ -88,7 +88,7 @@ impl Steps {
 
     /// Returns the steps that charge these descriptors.
     ///
-    /// One step has descriptors of which each alone denies the request, and that have one answer in
+    /// One step has descriptors that each deny the request alone, and that have one answer in
     /// an outage. All are leased, or none. A descriptor that is not enforced, a quota descriptor,
     /// and one whose units never fit have a step of their own. So has every descriptor in the mode
     /// `envoy`, where a denied request is charged.

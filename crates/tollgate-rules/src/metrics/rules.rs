@@ -98,27 +98,21 @@ impl RuleMetrics {
 
 impl Series {
     fn new(rule: &str) -> Self {
-        describe_counter!(
-            UNITS,
-            Unit::Count,
-            "Units that requests asked for, by rule."
-        );
-        describe_counter!(
-            WITHIN,
-            Unit::Count,
-            "Units of checks within the limit, by rule."
-        );
-        describe_counter!(
-            NEAR,
-            Unit::Count,
-            "Units above four fifths of the limit and not over it, by rule."
-        );
-        describe_counter!(OVER, Unit::Count, "Units over the limit, by rule.");
-        describe_counter!(
-            SHADOW,
-            Unit::Count,
-            "Units over the limit of a rule in shadow mode, by rule."
-        );
+        for (name, text) in [
+            (UNITS, "Units that requests asked for, by rule."),
+            (WITHIN, "Units of checks within the limit, by rule."),
+            (
+                NEAR,
+                "Units above four fifths of the limit and not over it, by rule.",
+            ),
+            (OVER, "Units over the limit, by rule."),
+            (
+                SHADOW,
+                "Units over the limit of a rule in shadow mode, by rule.",
+            ),
+        ] {
+            describe_counter!(name, Unit::Count, text);
+        }
         let counter =
             |metric: &'static str| counter!(metric, [Label::new("rule", rule.to_owned())].to_vec());
         Self {

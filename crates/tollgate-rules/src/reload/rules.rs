@@ -13,7 +13,7 @@ use tollgate::limiter::events::{Event, Observer};
 
 use crate::{Match, RuleErrors, RuleSet, RuleSetBuilder, Usage, metrics::RuleMetrics};
 
-/// Holds the rules in force, and replaces them while requests run.
+/// Gives out the rules in force, and replaces them while requests run.
 ///
 /// Each request takes the [`current`](Self::current) set once and decides by it alone, so no
 /// request is decided by a mixture of two sets. A reload that fails leaves the rules in force. It

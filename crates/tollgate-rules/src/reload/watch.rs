@@ -95,7 +95,7 @@ impl Rules {
         };
         watches.renew()?;
         let thread = spawn("tollgate-rules-watch", move || {
-            follow(&messages, LOOK, || watches.look())
+            follow(&messages, LOOK, || watches.look());
         })?;
         let stop = move || {
             let _ = sender.send(Message::Stop);

@@ -35,6 +35,8 @@ use crate::{
 /// assert!(rules.find("shop", &Descriptor::from([("route", "/")])).is_none());
 /// # Ok::<(), tollgate_rules::RuleErrors>(())
 /// ```
+#[doc(alias = "yaml")]
+#[doc(alias = "config")]
 pub struct RuleSet {
     pub(crate) compat: Compat,
     pub(crate) domains: HashMap<Box<str>, Domain, FixedState>,

@@ -1,4 +1,4 @@
-//! Holds what the file says, before it is put together for each route.
+//! What the file says, before it is put together for each route.
 
 use std::collections::HashMap;
 

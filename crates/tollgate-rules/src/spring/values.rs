@@ -25,7 +25,7 @@ impl Values<'_> {
         at: Position,
         message: impl Into<String>,
     ) {
-        self.errors.push_in(kind, field, at, message);
+        self.errors.push_at(kind, field, at, message);
     }
 
     /// Reads a text. `None` when nothing stands there, or when a mistake was reported.

@@ -197,7 +197,7 @@ fn quoted(text: &str) -> String {
         match sign {
             '"' | '\\' => quoted.extend(['\\', sign]),
             _ if sign.is_alphanumeric() || sign.is_ascii_graphic() || sign == ' ' => {
-                quoted.push(sign)
+                quoted.push(sign);
             }
             _ => quoted.push_str(&format!("\\U{:08x}", u32::from(sign))),
         }

@@ -25,6 +25,12 @@ fn keys(keys: &[&'static str]) -> Vec<Descriptor<'static>> {
         .collect()
 }
 
+/// Returns whether a request of these descriptors is allowed to spend so many units.
+async fn passes(limiter: &RuleLimiter, names: &[&'static str], hits: u32) -> bool {
+    let decision = limiter.check("d", &keys(names), hits).await.unwrap();
+    decision.is_allowed()
+}
+
 async fn remaining(limiter: &RuleLimiter, key: &'static str) -> u64 {
     let request = [Descriptor::from([(key, "x")]).with_hits(0)];
     limiter
@@ -81,50 +87,14 @@ async fn a_request_of_the_mode_envoy_is_charged_when_it_is_denied() {
     assert_eq!(remaining(&limiter, "three").await, 0);
     // Two units do not fit into one, and use it up.
     let (limiter, _) = on_memory(envoy_rules(RULES));
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_denied()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 1)
-            .await
-            .unwrap()
-            .is_denied()
-    );
+    assert!(passes(&limiter, &["three"], 2).await);
+    assert!(!passes(&limiter, &["three"], 2).await);
+    assert!(!passes(&limiter, &["three"], 1).await);
     // In native mode the unit is left.
     let (limiter, _) = on_memory(rules(RULES));
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_denied()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(passes(&limiter, &["three"], 2).await);
+    assert!(!passes(&limiter, &["three"], 2).await);
+    assert!(passes(&limiter, &["three"], 1).await);
 }
 
 #[tokio::test]
@@ -161,13 +131,7 @@ async fn a_check_of_zero_units_tests_and_spends_nothing() {
     for _ in 0..3 {
         assert!(limiter.check("d", &test, 5).await.unwrap().is_allowed());
     }
-    assert!(
-        limiter
-            .check("d", &keys(&["one"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(passes(&limiter, &["one"], 1).await);
     assert!(limiter.check("d", &test, 5).await.unwrap().is_denied());
 }
 
@@ -175,22 +139,10 @@ async fn a_check_of_zero_units_tests_and_spends_nothing() {
 async fn modes_of_rules_and_of_all_rules_pass_requests() {
     let (limiter, _) = on_memory(rules(RULES));
     for _ in 0..3 {
-        assert!(
-            limiter
-                .check("d", &keys(&["shadow"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
+        assert!(passes(&limiter, &["shadow"], 1).await);
     }
     // One of two quota descriptors is over its limit.
-    assert!(
-        limiter
-            .check("d", &keys(&["quota"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(passes(&limiter, &["quota"], 1).await);
     let other = Descriptor::from([("quota", "y")]);
     let both = [Descriptor::from([("quota", "x")]), other];
     assert!(limiter.check("d", &both, 1).await.unwrap().is_allowed());
@@ -204,13 +156,7 @@ async fn modes_of_rules_and_of_all_rules_pass_requests() {
         .modes(modes)
         .build();
     for _ in 0..3 {
-        assert!(
-            shadow
-                .check("d", &keys(&["one"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
+        assert!(passes(&shadow, &["one"], 1).await);
     }
 }
 
@@ -221,13 +167,7 @@ async fn several_limits_of_one_descriptor_are_charged_together() {
     let mut passed = 0;
     for _ in 0..4 {
         for _ in 0..5 {
-            passed += u32::from(
-                limiter
-                    .check("d", &keys(&["a"]), 1)
-                    .await
-                    .unwrap()
-                    .is_allowed(),
-            );
+            passed += u32::from(passes(&limiter, &["a"], 1).await);
         }
         clock.advance(Duration::from_secs(60));
     }
@@ -237,13 +177,7 @@ async fn several_limits_of_one_descriptor_are_charged_together() {
 #[tokio::test]
 async fn a_reload_continues_the_counters() {
     let (limiter, _) = on_memory(rules(RULES));
-    assert!(
-        limiter
-            .check("d", &keys(&["three"]), 2)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(passes(&limiter, &["three"], 2).await);
     limiter.rules().replace(rules(
         &RULES.replace("requests_per_unit: 3", "requests_per_unit: 5"),
     ));
@@ -321,20 +255,8 @@ descriptors:
         .on_outage(Outage::Open)
         .build();
     for _ in 0..3 {
-        assert!(
-            limiter
-                .check("d", &keys(&["a"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
-        assert!(
-            limiter
-                .check("d", &keys(&["n"]), 1)
-                .await
-                .unwrap()
-                .is_allowed()
-        );
+        assert!(passes(&limiter, &["a"], 1).await);
+        assert!(passes(&limiter, &["n"], 1).await);
         let error = limiter
             .check("d", &keys(&["good", "f"]), 1)
             .await
@@ -342,18 +264,6 @@ descriptors:
         assert!(matches!(error, CheckError::Store(_)), "{error}");
     }
     assert_eq!(remaining(&limiter, "good").await, 5);
-    assert!(
-        limiter
-            .check("d", &keys(&["l"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
-    assert!(
-        limiter
-            .check("d", &keys(&["l"]), 1)
-            .await
-            .unwrap()
-            .is_denied()
-    );
+    assert!(passes(&limiter, &["l"], 1).await);
+    assert!(!passes(&limiter, &["l"], 1).await);
 }

@@ -70,6 +70,7 @@ use crate::status::GrpcStatus;
 /// assert_eq!(interceptor.call(request()).unwrap_err().code(), Code::ResourceExhausted);
 /// # Ok::<(), tollgate_tonic::StoreNotInProcess>(())
 /// ```
+#[doc(alias = "RESOURCE_EXHAUSTED")]
 #[derive(Clone)]
 pub struct RateLimitInterceptor {
     source: Arc<DecisionSource>,

@@ -1,4 +1,4 @@
-//! Charges for each message of a stream, beyond the charge for the call.
+//! Charges for each message of a stream, beyond the charge for the call: for streams that last.
 //!
 //! A layer charges a call once, when the client opens it. A stream can then carry any number of
 //! messages at no further cost. There are two ways to charge the messages too:

@@ -240,7 +240,7 @@ impl<H> GrpcStatus<H> {
 
     fn rejection_status(&self, rejection: &Rejection<'_>) -> Status {
         match rejection.reason() {
-            // The wait of the rejection may be longer than that of the decision: an outer layer, or
+            // The rejection may wait longer than the decision says: an outer layer, or
             // jitter.
             Reason::Denied(decision) => {
                 let retry_after = rejection.retry_after().unwrap_or_default();

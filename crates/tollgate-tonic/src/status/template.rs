@@ -13,7 +13,7 @@ use tonic_types::{ErrorDetail, ErrorInfo, QuotaFailure, QuotaViolation, RetryInf
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 const DO_NOT_RETRY: i32 = -1;
 
-/// Holds the options of a status, and builds the status of each kind of rejection.
+/// Has the options of a status, and builds the status of each kind of rejection.
 #[derive(Clone)]
 pub(super) struct StatusTemplate {
     pub(super) code: Code,

@@ -40,15 +40,17 @@ async fn denied(policies: impl Into<PolicySet>) -> Decision {
         .map(|policy| policy.quota().burst())
         .min()
         .unwrap();
-    assert!(
-        limiter
-            .check("acme")
-            .cost(Cost::new(burst))
-            .await
-            .unwrap()
-            .is_allowed()
-    );
-    limiter.check("acme").cost(Cost::new(burst)).await.unwrap()
+    let spend = async || limiter.check("acme").cost(burst).await.unwrap();
+    assert!(spend().await.is_allowed());
+    spend().await
+}
+
+fn reason(status: &Status) -> String {
+    status.get_details_error_info().unwrap().reason
+}
+
+fn retry_delay(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info().unwrap().retry_delay
 }
 
 #[test]
@@ -94,10 +96,7 @@ async fn each_policy_that_denies_is_a_violation_and_the_retry_delay_is_the_longe
     ])
     .await;
     let status = status(&decision);
-    assert_eq!(
-        status.get_details_retry_info().unwrap().retry_delay,
-        decision.retry_after()
-    );
+    assert_eq!(retry_delay(&status), decision.retry_after());
     let violations = status.get_details_quota_failure().unwrap().violations;
     let found: Vec<_> = violations
         .iter()
@@ -186,10 +185,7 @@ async fn a_cost_that_never_fits_has_no_retry_delay() {
     let status = error_status(&error);
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.get_details_retry_info().is_none());
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "COST_EXCEEDS_LIMIT"
-    );
+    assert_eq!(reason(&status), "COST_EXCEEDS_LIMIT");
     assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
 }
 
@@ -203,10 +199,7 @@ fn an_outage_is_unavailable_and_hides_the_error_text() {
         (status.code(), status.message()),
         (Code::Unavailable, "rate limiter unavailable")
     );
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "LIMITER_UNAVAILABLE"
-    );
+    assert_eq!(reason(&status), "LIMITER_UNAVAILABLE");
 }
 
 #[tokio::test]
@@ -313,14 +306,8 @@ async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
         (status.code(), status.message()),
         (Code::Unavailable, "service overloaded")
     );
-    assert_eq!(
-        status.get_details_retry_info().unwrap().retry_delay,
-        Some(Duration::from_millis(100))
-    );
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "SERVICE_OVERLOADED"
-    );
+    assert_eq!(retry_delay(&status), Some(Duration::from_millis(100)));
+    assert_eq!(reason(&status), "SERVICE_OVERLOADED");
     assert_eq!(
         status.metadata().get("grpc-retry-pushback-ms").unwrap(),
         "100"
@@ -368,14 +355,8 @@ async fn a_call_without_a_permit_says_when_to_come_back_and_whose_limit_it_is() 
         (status.code(), status.message()),
         (Code::ResourceExhausted, "concurrency limit exceeded")
     );
-    assert_eq!(
-        status.get_details_retry_info().unwrap().retry_delay,
-        Some(Duration::from_secs(1))
-    );
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "CONCURRENCY_LIMIT_EXCEEDED"
-    );
+    assert_eq!(retry_delay(&status), Some(Duration::from_secs(1)));
+    assert_eq!(reason(&status), "CONCURRENCY_LIMIT_EXCEEDED");
     let violation = status
         .get_details_quota_failure()
         .unwrap()
@@ -400,8 +381,5 @@ async fn a_call_without_a_permit_says_when_to_come_back_and_whose_limit_it_is() 
         .unwrap();
     let status = Status::from_header_map(response.headers()).unwrap();
     assert_eq!(status.code(), Code::Unavailable);
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "SERVICE_OVERLOADED"
-    );
+    assert_eq!(reason(&status), "SERVICE_OVERLOADED");
 }

@@ -34,15 +34,7 @@ async fn a_call_of_each_kind_is_denied_with_details() {
             (status.code(), status.message()),
             (Code::ResourceExhausted, "rate limit exceeded")
         );
-        assert_eq!(
-            status
-                .get_details_retry_info()
-                .unwrap()
-                .retry_delay
-                .unwrap()
-                .as_secs(),
-            30
-        );
+        assert_eq!(retry_secs(&status), 30);
         let violations = status.get_details_quota_failure().unwrap().violations;
         assert_eq!(violations.len(), 1);
         assert_eq!(violations[0].quota_id, "two");
@@ -62,18 +54,12 @@ async fn a_closed_limiter_is_unavailable_during_an_outage() {
         Metadata::new("x-api-key"),
     ))
     .await;
-    let status = client
-        .unary(request_from("acme", message("hello")))
-        .await
-        .unwrap_err();
+    let status = denial(&mut client).await;
     assert_eq!(
         (status.code(), status.message()),
         (Code::Unavailable, "rate limiter unavailable")
     );
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "LIMITER_UNAVAILABLE"
-    );
+    assert_eq!(reason_of(&status), "LIMITER_UNAVAILABLE");
 }
 
 #[tokio::test]
@@ -111,16 +97,9 @@ async fn a_cost_that_never_fits_tells_the_client_not_to_retry() {
         .cost(|_| tollgate::Cost::new(3))
         .respond_with(tollgate_tonic::GrpcStatus::new().pushback(true))
         .build();
-    let status = client_behind(layer)
-        .await
-        .unary(request_from("acme", message("hello")))
-        .await
-        .unwrap_err();
+    let status = denial(&mut client_behind(layer).await).await;
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "COST_EXCEEDS_LIMIT"
-    );
+    assert_eq!(reason_of(&status), "COST_EXCEEDS_LIMIT");
     assert!(status.get_details_retry_info().is_none());
     assert_eq!(
         status.metadata().get("grpc-retry-pushback-ms").unwrap(),

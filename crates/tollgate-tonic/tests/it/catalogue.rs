@@ -10,19 +10,16 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
-use tollgate::{Cost, Key, Policy, Quota};
+use tollgate::{Key, Policy, Quota};
 use tollgate_tonic::key::{Metadata, Method, Service};
 use tollgate_tower::{
     KeyExtractor,
-    key::{Extraction, Global, PeerIp},
+    key::{Extraction, PeerIp},
     key_fn,
 };
 use tonic::transport::{Endpoint, Server};
-use tonic_types::StatusExt;
 
 use crate::support::*;
-
-const FIVE: Policy = Policy::token_bucket("five", Quota::per_hour(5));
 
 /// Part of some inputs. No response may contain it.
 const SECRET: &str = "secret-from-the-client";
@@ -30,8 +27,6 @@ const SECRET: &str = "secret-from-the-client";
 const OK: &str = "0";
 const INVALID: &str = "3";
 const EXHAUSTED: &str = "8";
-/// RESOURCE_EXHAUSTED without a time to retry.
-const NEVER_FITS: &str = "8 without RetryInfo";
 /// Refused by HTTP/2, before the layer sees the call.
 const REFUSED: &str = "refused";
 const UNKNOWN_METHOD: &str = "12";
@@ -48,7 +43,6 @@ enum By {
     Peer,
     Method,
     Service,
-    Cost,
 }
 
 impl KeyExtractor for By {
@@ -60,26 +54,13 @@ impl KeyExtractor for By {
             Self::Peer => PeerIp::new().extract(parts),
             Self::Method => Method.extract(parts),
             Self::Service => Service.extract(parts),
-            Self::Cost => Global.extract(parts),
         }
     }
 }
 
 fn layer(by: By) -> tollgate_tower::RateLimitLayer<By, tollgate_tonic::GrpcStatus> {
     let one = Policy::token_bucket("one", Quota::per_hour(1));
-    let builder = match by {
-        By::Cost => tollgate_tonic::builder(limiter(FIVE), by),
-        _ => tollgate_tonic::builder(limiter(one), by),
-    };
-    builder
-        .cost(|parts| {
-            let cost = parts
-                .headers
-                .get("x-cost")
-                .and_then(|cost| cost.to_str().ok()?.parse().ok());
-            Cost::new(cost.unwrap_or(1))
-        })
-        .build()
+    tollgate_tonic::layer(limiter(one), by)
 }
 
 /// Describes the headers of a call.
@@ -162,7 +143,6 @@ async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
         .get("grpc-status")
         .map(|status| status.to_str().unwrap())
     {
-        Some(EXHAUSTED) if !has_retry_info(&headers) => NEVER_FITS.to_owned(),
         Some(status) => status.to_owned(),
         None if response.status() == http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
             REFUSED.to_owned()
@@ -170,12 +150,6 @@ async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
         None => format!("HTTP {}", response.status().as_u16()),
     };
     (status, headers)
-}
-
-/// Returns whether the status in these headers says when to retry.
-fn has_retry_info(headers: &HeaderMap) -> bool {
-    tonic::Status::from_header_map(headers)
-        .is_some_and(|status| status.get_details_retry_info().is_some())
 }
 
 /// The name of an input, the key extractor, the calls one after the other, and the status of each.
@@ -226,36 +200,6 @@ fn ascii() -> Vec<Row> {
                 planted(b"\xff\xfe"),
                 planted(b"\xff\xff"),
             ],
-            vec![OK, EXHAUSTED, OK],
-        ),
-        (
-            "braces",
-            By::Ascii,
-            vec![key(b"{}"), key(b"{"), key(b"}{"), key(b"{}")],
-            vec![OK, OK, OK, EXHAUSTED],
-        ),
-        (
-            "a tab inside",
-            By::Ascii,
-            vec![key(b"a\tb"), key(b"a b")],
-            DIFFERENT_KEYS.into(),
-        ),
-        (
-            "64 bytes",
-            By::Ascii,
-            vec![long(64, "a"), long(64, "a"), long(64, "b")],
-            vec![OK, EXHAUSTED, OK],
-        ),
-        (
-            "65 bytes",
-            By::Ascii,
-            vec![long(65, "a"), long(65, "a"), long(65, "b")],
-            vec![OK, EXHAUSTED, OK],
-        ),
-        (
-            "8 KiB",
-            By::Ascii,
-            vec![long(8 << 10, "a"), long(8 << 10, "a"), long(8 << 10, "b")],
             vec![OK, EXHAUSTED, OK],
         ),
         // The server accepts at most 16 KiB of headers.
@@ -378,7 +322,6 @@ fn paths() -> Vec<Row> {
 }
 
 fn others() -> Vec<Row> {
-    let cost = |cost: &str| Call::new().with("x-cost", cost);
     let mut without_authority = Call::new();
     without_authority.has_authority = false;
     let mut json = Call::new();
@@ -406,36 +349,6 @@ fn others() -> Vec<Row> {
             SAME_KEY.into(),
         ),
         ("no gRPC", By::Ascii, vec![json], vec!["HTTP 400"]),
-        (
-            "a cost of 0",
-            By::Cost,
-            vec![cost("5"), cost("0"), cost("1")],
-            vec![OK, OK, EXHAUSTED],
-        ),
-        (
-            "a cost above the burst",
-            By::Cost,
-            vec![cost("6"), cost("5")],
-            vec![NEVER_FITS, OK],
-        ),
-        (
-            "the greatest cost",
-            By::Cost,
-            vec![cost("18446744073709551615")],
-            vec![NEVER_FITS],
-        ),
-        (
-            "values that are not a cost",
-            By::Cost,
-            vec![
-                cost("18446744073709551616"),
-                cost("-1"),
-                cost("nan"),
-                cost("2"),
-                cost("1"),
-            ],
-            vec![OK, OK, OK, OK, EXHAUSTED],
-        ),
     ]
 }
 

@@ -8,7 +8,6 @@ use tollgate_tonic::{
     messages::charge_stream,
 };
 use tonic::{Code, Request, Response, Status, Streaming, transport::Server};
-use tonic_types::StatusExt;
 
 use crate::support::*;
 
@@ -71,30 +70,12 @@ async fn charging_client(limiter: Limiter) -> EchoClient<tonic::transport::Chann
 async fn a_response_stream_ends_with_the_status_of_a_denial() {
     for limiter in [limiter(TWO), remote_limiter(TWO)] {
         let mut client = charging_client(limiter).await;
-        let (texts, status) = texts(
-            client
-                .server(request_from("acme", message(5)))
-                .await
-                .unwrap()
-                .into_inner(),
-        )
-        .await;
+        let (texts, status) = streamed(&mut client, "acme", 5).await;
         assert_eq!(texts, ["0", "1"]);
         let status = status.unwrap();
         assert_eq!(status.code(), Code::ResourceExhausted);
-        assert_eq!(
-            status
-                .get_details_retry_info()
-                .unwrap()
-                .retry_delay
-                .unwrap()
-                .as_secs(),
-            30
-        );
-        assert_eq!(
-            status.get_details_quota_failure().unwrap().violations[0].quota_id,
-            "two"
-        );
+        assert_eq!(retry_secs(&status), 30);
+        assert_eq!(quota_of(&status), "two");
     }
 }
 
@@ -147,10 +128,7 @@ async fn a_message_costs_what_the_closure_returns() {
         .message()
         .await
         .unwrap_err();
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "COST_EXCEEDS_LIMIT"
-    );
+    assert_eq!(reason_of(&status), "COST_EXCEEDS_LIMIT");
 }
 
 #[tokio::test]

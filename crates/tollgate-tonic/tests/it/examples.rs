@@ -141,7 +141,7 @@ async fn the_server_limits_greetings_but_not_health_and_reflection() {
 fn two_servers_with_one_redis_share_one_limit() {
     // Half of the deadline of a check.
     machine::undisturbed(Duration::from_millis(25), || {
-        Runtime::new().unwrap().block_on(two_servers())
+        Runtime::new().unwrap().block_on(two_servers());
     });
 }
 

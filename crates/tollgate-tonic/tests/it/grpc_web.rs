@@ -1,7 +1,6 @@
 //! gRPC-Web clients, with tonic-web.
 
 use tollgate_tonic::key::Metadata;
-use tonic_types::StatusExt;
 use tonic_web::GrpcWebLayer;
 use tower::Layer;
 
@@ -16,23 +15,12 @@ async fn assert_third_is_denied(mut client: WebClient) {
             .unwrap();
         assert_eq!(reply.into_inner().text, "hello");
     }
-    let status = client
-        .unary(request_from("acme", message("hello")))
-        .await
-        .unwrap_err();
+    let status = denial(&mut client).await;
     assert_eq!(
         (status.code(), status.message()),
         (tonic::Code::ResourceExhausted, "rate limit exceeded")
     );
-    assert_eq!(
-        status
-            .get_details_retry_info()
-            .unwrap()
-            .retry_delay
-            .unwrap()
-            .as_secs(),
-        30
-    );
+    assert_eq!(retry_secs(&status), 30);
 }
 
 #[tokio::test]

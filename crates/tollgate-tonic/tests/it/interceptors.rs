@@ -27,19 +27,8 @@ async fn with_a_store_in_process_an_interceptor_limits_calls() {
     let mut client = client(serve(server).await).await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
     assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
-    let status = client
-        .unary(request_from("acme", message("hello")))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        status
-            .get_details_retry_info()
-            .unwrap()
-            .retry_delay
-            .unwrap()
-            .as_secs(),
-        30
-    );
+    let status = denial(&mut client).await;
+    assert_eq!(retry_secs(&status), 30);
     let status = client.unary(message("hello")).await.unwrap_err();
     assert_eq!(
         (status.code(), status.message()),
@@ -112,14 +101,8 @@ async fn behind_a_layer_an_interceptor_enforces_the_decisions_of_the_layer() {
         .add_service(EchoServer::with_interceptor(Echoing, interceptor));
     let mut client = client(serve(server).await).await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
-    let status = client
-        .unary(request_from("acme", message("hello")))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        status.get_details_quota_failure().unwrap().violations[0].quota_id,
-        "two"
-    );
+    let status = denial(&mut client).await;
+    assert_eq!(quota_of(&status), "two");
 }
 
 /// Makes three calls behind two layers in shadow, of which `outer` is the outer one. Returns the
@@ -163,15 +146,7 @@ async fn behind_several_layers_an_interceptor_denies_what_any_of_them_denied_wit
                 .unwrap()
                 .violations
                 .remove(0);
-            (
-                violation.quota_id,
-                status
-                    .get_details_retry_info()
-                    .unwrap()
-                    .retry_delay
-                    .unwrap()
-                    .as_secs(),
-            )
+            (violation.quota_id, retry_secs(&status))
         });
         let denial = denial
             .as_ref()

@@ -163,12 +163,7 @@ async fn spent_limiters() -> [Limiter; 2] {
 async fn the_connection_of_a_tonic_server_survives_messages_that_come_after_their_denial() {
     for (limiter, calls) in spent_limiters().await.into_iter().zip([MANY_CALLS, CALLS]) {
         let layer = tollgate_tonic::layer(limiter, Global);
-        let server = serve(
-            Server::builder()
-                .layer(layer)
-                .add_service(EchoServer::new(Echoing)),
-        )
-        .await;
+        let server = serve_behind(layer).await;
         call_with_late_messages(server, calls).await;
     }
 }

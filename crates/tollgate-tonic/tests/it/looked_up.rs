@@ -15,7 +15,6 @@ use tollgate_tonic::{
 use tollgate_tower::LimiterSource;
 use tonic::{Code, transport::Server};
 use tonic_async_interceptor::async_interceptor;
-use tonic_types::StatusExt;
 
 use crate::support::*;
 
@@ -53,14 +52,8 @@ async fn assert_limits_of_tenants(client: &mut EchoClient<tonic::transport::Chan
     );
     assert_eq!(codes(client, "staff", 3).await, [Code::Ok; 3]);
     assert_eq!(codes(client, "away", 2).await, [Code::Unavailable; 2]);
-    let status = client
-        .unary(request_from("acme", message("hello")))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        status.get_details_quota_failure().unwrap().violations[0].quota_id,
-        "two"
-    );
+    let status = denial(client).await;
+    assert_eq!(quota_of(&status), "two");
     let status = client
         .unary(request_from("away", message("hello")))
         .await
@@ -136,10 +129,7 @@ async fn a_synchronous_interceptor_follows_a_handle() {
 async fn messages_are_charged_to_the_limiter_of_the_tenant() {
     let calls = tollgate_tonic::builder(tenants(limiter(ONE), SourceOutage::Default), key());
     let layer = MessageLayer::new(calls, MessageCharge::sent());
-    let server = Server::builder()
-        .layer(layer)
-        .add_service(EchoServer::new(Echoing));
-    let mut client = client(serve(server).await).await;
+    let mut client = client(serve_behind(layer).await).await;
     // The call pays for the first message, and its quota for one more.
     let mut stream = client
         .server(request_from("acme", message(5)))
@@ -155,8 +145,5 @@ async fn messages_are_charged_to_the_limiter_of_the_tenant() {
         }
     };
     assert_eq!((received, status.code()), (2, Code::ResourceExhausted));
-    assert_eq!(
-        status.get_details_quota_failure().unwrap().violations[0].quota_id,
-        "two"
-    );
+    assert_eq!(quota_of(&status), "two");
 }

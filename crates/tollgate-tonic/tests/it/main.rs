@@ -15,7 +15,6 @@ mod looked_up;
 mod message_charges;
 mod observability;
 mod placement;
-mod python;
 mod reservations;
 mod support;
 #[cfg(feature = "client-certificate")]

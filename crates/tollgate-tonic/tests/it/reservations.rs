@@ -14,7 +14,6 @@ use tonic::{
     Code, Request,
     transport::{Channel, Server},
 };
-use tonic_types::StatusExt;
 
 use crate::support::*;
 
@@ -69,14 +68,7 @@ async fn until_charged(limiter: &Limiter, expected: (u64, u64)) {
 async fn calls_cost_the_messages_that_the_server_sent() {
     let limiter = limiter();
     let mut client = reserving_client(&limiter).await;
-    let (all, status) = texts(
-        client
-            .server(request_from("acme", message(250)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (all, status) = streamed(&mut client, "acme", 250).await;
     assert_eq!((all.len(), status.is_none()), (250, true));
     until_charged(&limiter, (1, 250)).await;
 
@@ -191,14 +183,7 @@ async fn a_counter_without_a_policy_counts_for_all_and_a_wrong_name_counts_nothi
             .layer(counter)
             .add_service(EchoServer::new(Echoing));
         let mut client = client(serve(server).await).await;
-        texts(
-            client
-                .server(request_from("acme", message(7)))
-                .await
-                .unwrap()
-                .into_inner(),
-        )
-        .await;
+        streamed(&mut client, "acme", 7).await;
         let wait = async {
             while remaining(&limiter, "acme").await != 1_000 - cost {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -217,33 +202,19 @@ async fn a_stream_holds_its_permit_until_it_ends() {
         .headers(false)
         .respond_with(GrpcStatus::new())
         .build();
-    let mut client = client(
-        serve(
-            Server::builder()
-                .layer(layer)
-                .add_service(EchoServer::new(Echoing)),
-        )
-        .await,
-    )
-    .await;
+    let mut client = client(serve_behind(layer).await).await;
     let (sender, receiver) = mpsc::channel(1);
     let call = client.bidi(request_from("acme", ReceiverStream::new(receiver)));
     sender.send(message("one")).await.unwrap();
     let mut echoes = call.await.unwrap().into_inner();
     assert_eq!(echoes.message().await.unwrap().unwrap().text, "one");
 
-    let denied = client
-        .unary(request_from("acme", message("hello")))
-        .await
-        .unwrap_err();
+    let denied = denial(&mut client).await;
     assert_eq!(
         (denied.code(), denied.message()),
         (Code::ResourceExhausted, "concurrency limit exceeded")
     );
-    assert_eq!(
-        denied.get_details_error_info().unwrap().reason,
-        "CONCURRENCY_LIMIT_EXCEEDED"
-    );
+    assert_eq!(reason_of(&denied), "CONCURRENCY_LIMIT_EXCEEDED");
     assert_eq!(codes(&mut client, "other", 1).await, [Code::Ok]);
 
     drop(sender);

@@ -14,11 +14,14 @@ use tollgate_test_support::SilentStore;
 use tonic::{
     Code, Request, Response, Status, Streaming,
     body::Body,
+    client::GrpcService,
+    codegen::StdError,
     transport::{
         Channel, Endpoint, Server,
         server::{Router, TcpIncoming},
     },
 };
+use tonic_types::StatusExt;
 use tonic_web::{GrpcWebCall, GrpcWebClientService};
 use tower::{ServiceExt, util::BoxCloneService};
 
@@ -193,6 +196,47 @@ pub(crate) async fn texts(mut messages: Streaming<Message>) -> (Vec<String>, Opt
     }
 }
 
+/// Asks for a stream of `count` messages and reads it to its end, as [`texts`] does.
+pub(crate) async fn streamed<T>(
+    client: &mut EchoClient<T>,
+    api_key: &str,
+    count: u32,
+) -> (Vec<String>, Option<Status>)
+where
+    T: GrpcService<Body, Error: Into<StdError>>,
+    T::ResponseBody: http_body::Body<Data = Bytes, Error: Into<StdError> + Send> + Send + 'static,
+{
+    let opened = client.server(request_from(api_key, message(count))).await;
+    texts(opened.unwrap().into_inner()).await
+}
+
+/// Makes a unary call for the key `acme` that is denied, and returns its status.
+pub(crate) async fn denial<T>(client: &mut EchoClient<T>) -> Status
+where
+    T: GrpcService<Body, Error: Into<StdError>>,
+    T::ResponseBody: http_body::Body<Data = Bytes, Error: Into<StdError> + Send> + Send + 'static,
+{
+    let call = request_from("acme", message("hello"));
+    client.unary(call).await.unwrap_err()
+}
+
+/// Returns the seconds after which a denied call may come back.
+pub(crate) fn retry_secs(status: &Status) -> u64 {
+    let info = status.get_details_retry_info().unwrap();
+    info.retry_delay.unwrap().as_secs()
+}
+
+/// Returns the policy that denied a call.
+pub(crate) fn quota_of(status: &Status) -> String {
+    let mut violations = status.get_details_quota_failure().unwrap().violations;
+    violations.remove(0).quota_id
+}
+
+/// Returns the reason of a denial.
+pub(crate) fn reason_of(status: &Status) -> String {
+    status.get_details_error_info().unwrap().reason
+}
+
 /// Returns a request with an API key.
 pub(crate) fn request_from<T>(api_key: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
@@ -235,6 +279,26 @@ where
     address
 }
 
+/// Starts the echo server behind `layer`, and returns its address.
+pub(crate) async fn serve_behind<L, B>(layer: L) -> SocketAddr
+where
+    L: tower::Layer<tonic::service::Routes> + Clone + Send + 'static,
+    L::Service: tower::Service<
+            http::Request<Body>,
+            Response = http::Response<B>,
+            Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+            Future: Send,
+        > + Clone
+        + Send
+        + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static,
+{
+    let mut server = Server::builder().layer(layer);
+    serve(server.add_service(EchoServer::new(Echoing))).await
+}
+
 /// Starts a server behind `layer`, and returns a client of it.
 pub(crate) async fn client_behind<K>(
     layer: tollgate_tower::RateLimitLayer<K, tollgate_tonic::GrpcStatus>,
@@ -242,15 +306,7 @@ pub(crate) async fn client_behind<K>(
 where
     K: tollgate_tower::KeyExtractor,
 {
-    client(
-        serve(
-            Server::builder()
-                .layer(layer)
-                .add_service(EchoServer::new(Echoing)),
-        )
-        .await,
-    )
-    .await
+    client(serve_behind(layer).await).await
 }
 
 /// Returns a client of the server at `address`.

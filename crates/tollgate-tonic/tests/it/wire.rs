@@ -55,15 +55,7 @@ fn names(headers: &HeaderMap) -> Vec<&str> {
 #[tokio::test]
 async fn a_denial_around_the_server_is_trailers_only() {
     let layer = tollgate_tonic::layer(limiter(TWO), Global);
-    let headers = denied(
-        serve(
-            Server::builder()
-                .layer(layer)
-                .add_service(EchoServer::new(Echoing)),
-        )
-        .await,
-    )
-    .await;
+    let headers = denied(serve_behind(layer).await).await;
     assert_eq!(headers["grpc-status"], "8");
     assert_eq!(headers["grpc-message"], "rate%20limit%20exceeded");
     assert_eq!(headers["content-type"], "application/grpc");
@@ -90,15 +82,7 @@ async fn a_denial_carries_retry_after_when_it_is_turned_on() {
     let layer = tollgate_tonic::builder(limiter(TWO), Global)
         .respond_with(responder)
         .build();
-    let headers = denied(
-        serve(
-            Server::builder()
-                .layer(layer)
-                .add_service(EchoServer::new(Echoing)),
-        )
-        .await,
-    )
-    .await;
+    let headers = denied(serve_behind(layer).await).await;
     assert_eq!(
         (&headers["retry-after"], &headers["cache-control"]),
         (&"30".parse().unwrap(), &"no-store".parse().unwrap())

@@ -106,7 +106,7 @@ impl Baseline {
 
     /// Adds a window, and returns the limit for the next one.
     ///
-    /// `step` computes it from the latency without a queue and from that of the window, in seconds.
+    /// `step` computes it from two latencies in seconds: without a queue, and of the window.
     /// It is called for a window that used at least half of the limit. A window in which the
     /// service was overloaded multiplies the limit by `backoff`.
     pub(super) fn next_limit(

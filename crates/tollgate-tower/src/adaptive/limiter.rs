@@ -53,6 +53,8 @@ use crate::{metrics::AdaptiveMetrics, rejection::Overload};
 /// drop((slots, critical));
 /// assert_eq!(limiter.in_flight(), 0);
 /// ```
+#[doc(alias = "load shedding")]
+#[doc(alias = "overload")]
 #[derive(Clone)]
 pub struct AdaptiveLimiter {
     shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! Limits requests in flight by the latency of the service.
+//! Limits requests in flight by the latency of the service: for a service that may become slow.
 //!
 //! A rate limit says how much a client may ask for. It does not know what the service can do now:
 //! when a database is slow for ten seconds, requests pile up until clients give up or the memory is

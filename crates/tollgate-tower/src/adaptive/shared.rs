@@ -27,7 +27,7 @@ type SignalOf = Box<dyn Fn(&Outcome<'_>) -> Signal + Send + Sync>;
 /// service, with a slot.
 pub type AdaptiveBody<B> = GuardedBody<B, Slot>;
 
-/// Holds the slot of a request while the service works on it.
+/// Keeps the slot of a request while the service works on it.
 #[allow(
     missing_debug_implementations,
     reason = "only the skeleton of the layers sees it"

@@ -95,7 +95,7 @@ impl<G: BodyGuard, H: BodyGuard> BodyGuard for (G, H) {
     }
 }
 
-/// Holds a value until the body ends, and drops it then.
+/// Keeps a value until the body ends, and drops it then.
 ///
 /// ```
 /// use http_body_util::{BodyExt, Empty};

@@ -47,7 +47,7 @@ pin_project! {
     }
 }
 
-/// Holds the guard of a body, and ends it when it is dropped.
+/// Ends the guard of a body when it is dropped.
 struct LastGuard<G: BodyGuard> {
     // `None` once the guard has ended.
     guard: Option<G>,

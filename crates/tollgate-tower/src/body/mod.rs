@@ -1,4 +1,4 @@
-//! Response bodies that report how they ended.
+//! Response bodies that report how they ended: for what has to be held until a stream is over.
 //!
 //! A response is not over when its head is sent: the body may be a file, a stream of events, or a
 //! gRPC stream. A [`GuardedBody`] holds a [`BodyGuard`] for as long as the body lives, and reports

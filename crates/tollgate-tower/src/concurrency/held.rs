@@ -15,7 +15,7 @@ use tollgate::permits::{ConcurrencyLimiter, Lost, OnLoss, Permit};
 
 use crate::body::{BodyEnd, BodyGuard, GuardedBody, guard_response};
 
-/// Holds the permit of a request. Dropping it gives the permit back, once its [`Watch`] is dropped
+/// The permit of a request. Dropping it gives the permit back, once its [`Watch`] is dropped
 /// too.
 pub(super) enum HeldPermit {
     Own { _permit: Permit },
@@ -25,7 +25,7 @@ pub(super) enum HeldPermit {
 /// Waits for the loss of a permit.
 pub(super) struct Watch(Pin<Box<dyn Future<Output = Lost> + Send>>);
 
-/// Holds a permit. It is watched if its loss cancels the request.
+/// Keeps a permit. It is watched if its loss cancels the request.
 pub(super) fn hold(limiter: &ConcurrencyLimiter, permit: Permit) -> (HeldPermit, Option<Watch>) {
     if limiter.policy().loss() != OnLoss::Cancel {
         return (HeldPermit::Own { _permit: permit }, None);

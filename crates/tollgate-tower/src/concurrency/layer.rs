@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     gate::{Gate, GateOptions, Gated, Verdict, take_ready},
+    headers::PermitHeaders,
     key::{BoxedKey, KeyExtractor},
     labels::MetricLabels,
     rejection::{Problem, Respond},
@@ -56,6 +57,8 @@ use crate::{
 /// assert_eq!(response.headers()["retry-after"], "1");
 /// # Ok(()) }
 /// ```
+#[doc(alias = "in flight")]
+#[doc(alias = "semaphore")]
 pub struct ConcurrencyLayer<K = BoxedKey, R = Problem> {
     pub(super) shared: Arc<Shared<K, R>>,
 }
@@ -69,7 +72,14 @@ impl<K: KeyExtractor> ConcurrencyLayer<K> {
 
     /// Creates a builder, which offers the options.
     pub fn builder(limiter: ConcurrencyLimiter, key: K) -> ConcurrencyBuilder<K> {
-        ConcurrencyBuilder::new(limiter, key)
+        let shared = Shared {
+            headers: Some(PermitHeaders::new(limiter.policy().name(), limiter.limit())),
+            limiter,
+            key,
+            gate: GateOptions::new(Duration::ZERO),
+            is_unavailable: false,
+        };
+        ConcurrencyBuilder { shared }
     }
 }
 
@@ -78,7 +88,7 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     #[must_use]
     pub fn build(self) -> ConcurrencyLayer<K, R> {
         ConcurrencyLayer {
-            shared: Arc::new(Shared::new(self)),
+            shared: Arc::new(self.shared),
         }
     }
 }
@@ -167,30 +177,13 @@ where
 /// [`ConcurrencyLayer::builder`](crate::concurrency::ConcurrencyLayer::builder) creates it.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ConcurrencyBuilder<K, R = Problem> {
-    pub(super) limiter: ConcurrencyLimiter,
-    pub(super) key: K,
-    pub(super) gate: GateOptions<R>,
-    /// A request without a permit is answered with 503 instead of 429.
-    pub(super) is_unavailable: bool,
-    pub(super) has_headers: bool,
-}
-
-impl<K> ConcurrencyBuilder<K> {
-    pub(super) fn new(limiter: ConcurrencyLimiter, key: K) -> Self {
-        Self {
-            limiter,
-            key,
-            gate: GateOptions::new(Duration::ZERO),
-            is_unavailable: false,
-            has_headers: true,
-        }
-    }
+    shared: Shared<K, R>,
 }
 
 impl<K, R> ConcurrencyBuilder<K, R> {
     /// Exempts requests: an exempt request needs no key and no permit.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.gate.exempt = Some(Box::new(exempt));
+        self.shared.gate.exempt = Some(Box::new(exempt));
         self
     }
 
@@ -200,7 +193,7 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// Use it for a limit that all clients share, such as one by [`Global`](crate::key::Global):
     /// the client has done nothing wrong.
     pub fn service_unavailable(mut self) -> Self {
-        self.is_unavailable = true;
+        self.shared.is_unavailable = true;
         self
     }
 
@@ -211,47 +204,50 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// the unit `concurrent-requests`. Turn them off around a layer with the format `Ietf07` or
     /// `Ietf06`, because a client cannot parse a mixture.
     pub fn headers(mut self, has_headers: bool) -> Self {
-        self.has_headers = has_headers;
+        let limiter = &self.shared.limiter;
+        self.shared.headers =
+            has_headers.then(|| PermitHeaders::new(limiter.policy().name(), limiter.limit()));
         self
     }
 
     /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come
     /// back together. The default is 0.
     pub fn retry_jitter(mut self, max: Duration) -> Self {
-        self.gate.retry_jitter = max;
+        self.shared.gate.retry_jitter = max;
         self
     }
 
     /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries
     /// them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
-        self.gate.labels = labels;
+        self.shared.gate.labels = labels;
         self
     }
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> ConcurrencyBuilder<K, R2> {
-        let Self {
+        let Shared {
             limiter,
             key,
             gate,
             is_unavailable,
-            has_headers,
-        } = self;
-        ConcurrencyBuilder {
+            headers,
+        } = self.shared;
+        let shared = Shared {
             limiter,
             key,
             gate: gate.respond_with(responder),
             is_unavailable,
-            has_headers,
-        }
+            headers,
+        };
+        ConcurrencyBuilder { shared }
     }
 }
 
 impl<K, R> fmt::Debug for ConcurrencyBuilder<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConcurrencyBuilder")
-            .field("limiter", &self.limiter)
+            .field("limiter", &self.shared.limiter)
             .finish_non_exhaustive()
     }
 }

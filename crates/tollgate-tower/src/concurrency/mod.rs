@@ -1,4 +1,4 @@
-//! Limits requests at the same time, over all replicas.
+//! Limits requests at the same time, over all replicas: for streams, exports and other long work.
 //!
 //! A [`ConcurrencyLayer`] takes a permit of a
 //! [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter) before it calls the service. It

@@ -12,10 +12,7 @@ use tollgate::{
     permits::{ConcurrencyLimiter, Permit, PermitDenied},
 };
 
-use super::{
-    held::{self, HeldPermit, PermitBody, Watch},
-    layer::ConcurrencyBuilder,
-};
+use super::held::{self, HeldPermit, PermitBody, Watch};
 use crate::{
     gate::GateOptions,
     headers::{HeaderUpdate, MissingHeaders, PermitHeaders},
@@ -29,32 +26,14 @@ pub(super) type AcquireFuture =
 /// Stores what all clones of a layer and all of its services share.
 pub(super) struct Shared<K, R> {
     pub(super) limiter: ConcurrencyLimiter,
-    key: K,
-    gate: GateOptions<R>,
-    is_unavailable: bool,
-    headers: Option<PermitHeaders>,
+    pub(super) key: K,
+    pub(super) gate: GateOptions<R>,
+    /// A request without a permit is answered with 503 instead of 429.
+    pub(super) is_unavailable: bool,
+    pub(super) headers: Option<PermitHeaders>,
 }
 
 impl<K, R> Shared<K, R> {
-    pub(super) fn new(builder: ConcurrencyBuilder<K, R>) -> Self {
-        let ConcurrencyBuilder {
-            limiter,
-            key,
-            gate,
-            is_unavailable,
-            has_headers,
-        } = builder;
-        let headers = PermitHeaders::new(limiter.policy().name(), limiter.limit());
-        let headers = has_headers.then_some(headers);
-        Self {
-            limiter,
-            key,
-            gate,
-            is_unavailable,
-            headers,
-        }
-    }
-
     /// Returns the key of a request. `None` for one that is exempt.
     pub(super) fn key(&self, parts: &Parts) -> Result<Option<Key>, KeyError>
     where
@@ -173,7 +152,7 @@ impl<K, R> Shared<K, R> {
     }
 }
 
-/// Holds what belongs to a request while the service works on it.
+/// What belongs to a request while the service works on it.
 #[allow(
     missing_debug_implementations,
     reason = "only the skeleton of the layers sees it"

@@ -1,4 +1,5 @@
-//! Reads the rest of request bodies that nobody else reads.
+//! Reads the rest of request bodies that nobody else reads: for handlers and interceptors that
+//! reject a request before its body has arrived.
 //!
 //! A limit, an interceptor or a handler may respond to a request before its body was read. The
 //! server then has to end the body early, which has side effects:
@@ -129,7 +130,7 @@ struct Places {
     most: usize,
 }
 
-/// Holds one place until it is dropped.
+/// Takes one place until it is dropped.
 struct Place(&'static Places);
 
 impl Places {
@@ -155,7 +156,7 @@ impl Drop for Place {
     }
 }
 
-/// Holds the part of a body that was not read yet.
+/// The part of a body that was not read yet.
 struct Rest<B> {
     body: B,
     /// The number of bytes that may still be read.

@@ -40,6 +40,8 @@ use super::text::{QuotaUnit, round_up, since_epoch};
 /// assert_eq!(response.headers()["ratelimit"], "limit=100, remaining=99, reset=1");
 /// # }
 /// ```
+#[doc(alias = "X-RateLimit-Limit")]
+#[doc(alias = "Retry-After")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderFormat {
@@ -309,7 +311,7 @@ impl HeaderFormat {
             .zip(self.row().1.iter().copied())
     }
 
-    /// Returns the units of which this format has a group of headers each.
+    /// Returns the units that have a group of headers each in this format.
     pub(super) const fn units(self) -> &'static [QuotaUnit] {
         const UNITS: &[QuotaUnit] = &[
             QuotaUnit::REQUESTS,

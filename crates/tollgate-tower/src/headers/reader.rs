@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use super::{RETRY_AFTER_MS, go_duration, text::since_epoch, timestamp};
 
-/// Holds the numbers that a response reports of one limit.
+/// The numbers that a response reports of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) remaining: u64,

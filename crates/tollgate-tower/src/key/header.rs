@@ -25,6 +25,7 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 /// let key = Header::new("x-api-key").secret(pepper.clone()).extract(&parts).unwrap();
 /// assert_eq!(key, Some(Key::secret("sk_live_51H8", &pepper)));
 /// ```
+#[doc(alias = "api key")]
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,

@@ -1,4 +1,4 @@
-//! Extractors that find the [`Key`](tollgate::Key) of a request.
+//! Extractors that find the [`Key`](tollgate::Key) of a request: each layer needs one.
 //!
 //! Requests with the same key share a quota. There is no default extractor. Choose one. Its page
 //! says how a client could avoid the limit:
@@ -15,6 +15,18 @@
 //!
 //! With [`Prefixes`], `PeerIp` and `ForwardedIp` return nested keys: use them against clients that
 //! own a large network. [`Networks`] lists networks that are never limited, or never served.
+//!
+//! ```
+//! use http::Request;
+//! use tollgate::Key;
+//! use tollgate_tower::{KeyExtractor, key::{Global, Header}};
+//!
+//! let by_api_key = Header::new("x-api-key").or(Global);
+//! let key = |request: Request<()>| by_api_key.extract(&request.into_parts().0).unwrap();
+//! let request = Request::builder().header("x-api-key", "acme");
+//! assert_eq!(key(request.body(()).unwrap()), Some(Key::new("acme")));
+//! assert_eq!(key(Request::new(())), Some(Key::new("all"))); // `Global` has one key for all.
+//! ```
 //!
 //! To combine extractors:
 //!

@@ -31,6 +31,9 @@ use super::network::{Network, NetworkError};
 /// assert_eq!(networks.verdict("2001:db8::1".parse().unwrap()), NetworkVerdict::Denied);
 /// # Ok::<(), tollgate_tower::key::NetworkError>(())
 /// ```
+#[doc(alias = "allowlist")]
+#[doc(alias = "blocklist")]
+#[doc(alias = "cidr")]
 #[derive(Clone)]
 pub struct Networks(Arc<ArcSwap<Lists>>);
 
@@ -163,10 +166,10 @@ impl Lists {
         for (network, verdict) in allowed.chain(denied) {
             match network.range() {
                 (IpAddr::V4(first), IpAddr::V4(last)) => {
-                    v4.push((first.to_bits(), last.to_bits(), verdict))
+                    v4.push((first.to_bits(), last.to_bits(), verdict));
                 }
                 (IpAddr::V6(first), IpAddr::V6(last)) => {
-                    v6.push((first.to_bits(), last.to_bits(), verdict))
+                    v6.push((first.to_bits(), last.to_bits(), verdict));
                 }
                 _ => unreachable!("a network has addresses of one version"),
             }

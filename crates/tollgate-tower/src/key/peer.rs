@@ -13,7 +13,7 @@ use super::{
 /// Uses the address at the other end of the connection as the key.
 ///
 /// The key of an IPv6 address is its first 64 bits, the smallest network that a household or a
-/// server usually has. [`ipv6_prefix`] sets another length, and [`prefixes`] nested networks. An
+/// server usually has. [`prefixes`](Self::prefixes) sets another length, or nested networks. An
 /// IPv4-mapped IPv6 address counts as IPv4. Headers are ignored.
 ///
 /// **Behind a proxy all requests come from the proxy**, and so all clients share one quota. Use
@@ -43,9 +43,9 @@ use super::{
 /// let key = PeerIp::new().extract(&parts).unwrap();
 /// assert_eq!(key, Some(Key::network("2001:db8:1:2::".parse().unwrap(), 64)));
 /// ```
-///
-/// [`ipv6_prefix`]: Self::ipv6_prefix
-/// [`prefixes`]: Self::prefixes
+#[doc(alias = "ip")]
+#[doc(alias = "address")]
+#[doc(alias = "ConnectInfo")]
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp {
     prefixes: Prefixes,
@@ -65,21 +65,11 @@ impl PeerIp {
         }
     }
 
-    /// Sets the length of an IPv6 key in bits. The default is 64.
+    /// Sets the networks of the key. The default is `Prefixes::ipv6([64])`.
     ///
-    /// Use 56 or 48 where providers assign such networks to homes or businesses, or 128 for single
-    /// addresses.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the length is not between 32 and 128. In a `const` this fails the build.
-    #[must_use]
-    pub const fn ipv6_prefix(self, bits: u8) -> Self {
-        self.prefixes(one_prefix(bits))
-    }
-
-    /// Sets the networks of the key. With several networks the key is [nested](Prefixes), so that
-    /// policies can limit each of them.
+    /// Use 56 or 48 bits where providers assign such networks to homes or businesses, or 128 for
+    /// single addresses. With several networks the key is [nested](Prefixes), so that policies can
+    /// limit each of them.
     ///
     /// ```
     /// use http::Request;
@@ -118,15 +108,6 @@ impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Extraction {
         seen(parts).map(|address| Some(self.prefixes.key(address)))
     }
-}
-
-/// Returns one network of IPv6 addresses.
-pub(super) const fn one_prefix(bits: u8) -> Prefixes {
-    assert!(
-        bits >= 32 && bits <= 128,
-        "an IPv6 prefix must be 32 to 128 bits"
-    );
-    Prefixes::ipv6([bits])
 }
 
 /// Returns the address at the other end of the connection, for which a limit is meant.

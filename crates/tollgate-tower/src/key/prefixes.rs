@@ -48,6 +48,9 @@ use tollgate::{Error, ErrorKind, Key};
 /// assert!(limiter.check(key("[2001:db8:2:9::3]:50000")).await?.is_allowed());
 /// # Ok(()) }
 /// ```
+#[doc(alias = "subnet")]
+#[doc(alias = "cidr")]
+#[doc(alias = "ipv6")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefixes {
     levels: usize,

@@ -86,7 +86,7 @@ fn ipv6_peers_with_the_same_prefix_share_a_key() {
     let of = |peer: &str, prefix| {
         let peer: SocketAddr = peer.parse().unwrap();
         PeerIp::new()
-            .ipv6_prefix(prefix)
+            .prefixes(Prefixes::ipv6([prefix]))
             .extract(&parts(|request| request.extension(peer)))
             .unwrap()
     };
@@ -301,7 +301,7 @@ fn a_joined_key_keeps_the_levels_of_nested_networks() {
         "GET,*2001:db8:1::/48>*2001:db8:1:2::/64"
     );
     assert_eq!(
-        key(nested.ipv6_prefix(56).extract(&parts)),
+        key(nested.prefixes(Prefixes::ipv6([56])).extract(&parts)),
         Key::network(peer.ip(), 56)
     );
 }

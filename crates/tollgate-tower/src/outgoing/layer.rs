@@ -36,6 +36,9 @@ use crate::{
 /// assert_eq!(limiter.peek("all").await.unwrap().state("geocoder").unwrap().remaining(), 9);
 /// # }
 /// ```
+#[doc(alias = "throttle")]
+#[doc(alias = "backoff")]
+#[doc(alias = "client")]
 pub struct OutgoingLayer<K, C = NoRetries, R = Problem> {
     shared: Arc<Shared<K, R>>,
     retries: Arc<Retries<C>>,
@@ -54,11 +57,13 @@ impl<K: KeyExtractor> OutgoingLayer<K> {
         OutgoingBuilder {
             limiter,
             key,
-            longest: Duration::from_secs(30),
-            answers: RetryAfterLayer::new(),
-            most: 0,
+            options: Options {
+                longest: Duration::from_secs(30),
+                answers: RetryAfterLayer::new(),
+                most: 0,
+                budget: (0.1, 1),
+            },
             copy: NoRetries,
-            budget: (0.1, 1),
             gate: GateOptions::new(Duration::ZERO),
         }
     }
@@ -100,12 +105,17 @@ impl<K, C, R> fmt::Debug for OutgoingLayer<K, C, R> {
 pub struct OutgoingBuilder<K, C = NoRetries, R = Problem> {
     limiter: Limiter,
     key: K,
+    options: Options,
+    copy: C,
+    gate: GateOptions<R>,
+}
+
+#[derive(Clone, Copy)]
+struct Options {
     longest: Duration,
     answers: RetryAfterLayer,
     most: u32,
-    copy: C,
     budget: (f32, u32),
-    gate: GateOptions<R>,
 }
 
 /// The longest cap of a pause: a day.
@@ -123,7 +133,7 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
     /// enough. If the service refuses a call and the pause ends too late, the caller receives the
     /// response of the service.
     pub fn wait(mut self, longest: Duration) -> Self {
-        self.longest = longest;
+        self.options.longest = longest;
         self
     }
 
@@ -141,7 +151,7 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
             !cap.is_zero() && cap <= LONGEST_CAP,
             "the cap of a pause must be above 0 and at most 1 day, got {cap:?}"
         );
-        self.answers = answers;
+        self.options.answers = answers;
         self
     }
 
@@ -178,25 +188,15 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
         most: u32,
         copy: C2,
     ) -> OutgoingBuilder<K, C2, R> {
-        let Self {
-            limiter,
-            key,
-            longest,
-            answers,
-            most: _,
-            copy: _,
-            budget,
-            gate,
-        } = self;
         OutgoingBuilder {
-            limiter,
-            key,
-            longest,
-            answers,
-            most,
+            limiter: self.limiter,
+            key: self.key,
+            options: Options {
+                most,
+                ..self.options
+            },
             copy,
-            budget,
-            gate,
+            gate: self.gate,
         }
     }
 
@@ -218,7 +218,7 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
             per_second <= 1_000,
             "the budget must be at most 1000 retries per second, got {per_second}"
         );
-        self.budget = (share, per_second);
+        self.options.budget = (share, per_second);
         self
     }
 
@@ -231,25 +231,12 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> OutgoingBuilder<K, C, R2> {
-        let Self {
-            limiter,
-            key,
-            longest,
-            answers,
-            most,
-            copy,
-            budget,
-            gate,
-        } = self;
         OutgoingBuilder {
-            limiter,
-            key,
-            longest,
-            answers,
-            most,
-            copy,
-            budget,
-            gate: gate.respond_with(responder),
+            limiter: self.limiter,
+            key: self.key,
+            options: self.options,
+            copy: self.copy,
+            gate: self.gate.respond_with(responder),
         }
     }
 
@@ -259,19 +246,16 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
         let Self {
             limiter,
             key,
-            longest,
-            answers,
-            most,
+            options,
             copy,
-            budget: (share, per_second),
             gate,
         } = self;
-        let settings = answers.settings();
+        let (settings, (share, per_second)) = (options.answers.settings(), options.budget);
         let retries = Retries {
-            most,
+            most: options.most,
             copy,
             budget: TpsBudget::new(BUDGET_TIME, per_second, share),
-            longest,
+            longest: options.longest,
             name: limiter.name().to_owned(),
         };
         let metrics = LimitMetrics::new(&gate.labels);
@@ -282,7 +266,7 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
                 queue,
                 key,
                 gate,
-                longest,
+                longest: options.longest,
                 settings,
                 metrics,
             }),

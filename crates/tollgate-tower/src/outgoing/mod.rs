@@ -1,4 +1,5 @@
-//! Keeps the calls of all replicas below the limit of another service.
+//! Keeps the calls of all replicas below the limit of another service: for clients of an API whose
+//! limit is known.
 //!
 //! An [`OutgoingLayer`] goes around a client of somebody else's API. It combines:
 //!

@@ -17,7 +17,7 @@ use crate::{charge::in_background, rate_limit::check_or_wait};
 pub(super) struct Pauses {
     /// Shares the store of the limiter.
     shared: Limiter,
-    /// Holds what this process knows of. It needs no trip, and outlives an outage. The same as
+    /// What this process knows of. It needs no trip, and outlives an outage. The same as
     /// `shared` for a store in the process.
     known: Limiter,
     policy: Policy,
@@ -62,7 +62,7 @@ impl Pauses {
         }
     }
 
-    /// Pauses the calls of a key: those of this process at once, and those of others in the
+    /// Pauses the calls of a key: here at once, and in other processes in the
     /// background.
     pub(super) fn begin(&self, key: &Key, pause: Duration) {
         self.note(key, pause);

@@ -9,10 +9,9 @@ use crate::{
     charge::Due,
     key::KeyExtractor,
     rate_limit::{
-        answer::Admission,
         layer::{LayerState, RateLimitLayer},
         limits::{LimitRef, Limits, Steps},
-        request::{Asked, Verdict},
+        request::{Admission, Asked, Verdict},
         reservation::{MeteredReservation, ReserveOptions},
     },
     rejection::Respond,

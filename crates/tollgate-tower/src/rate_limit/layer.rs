@@ -14,10 +14,9 @@ use crate::{
     gate::{Gate, Gated, take_ready},
     key::{BoxedKey, KeyExtractor},
     rate_limit::{
-        answer::Admission,
         builder::RateLimitBuilder,
         limits::{Limits, Steps},
-        request::{Step, Verdict},
+        request::{Admission, Step, Verdict},
         source::LimiterSource,
     },
     rejection::{Problem, Respond},
@@ -80,6 +79,9 @@ use crate::{
 /// receives the response, and the server can keep the connection. The layer drops a body of another
 /// type, such as hyper's `Incoming`: put a [`DrainLayer`](crate::drain::DrainLayer) around it. The
 /// module [`drain`](crate::drain) has the bounds.
+#[doc(alias = "throttle")]
+#[doc(alias = "429")]
+#[doc(alias = "too many requests")]
 pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
     pub(super) state: Arc<LayerState<K, R>>,
 }

@@ -16,7 +16,7 @@ use crate::{
     metrics::{self, LabelIndex, LimitMetrics, LookedUpMetrics},
     outer_layers::DoubleCountDetector,
     rate_limit::{
-        builder::Options,
+        options::Options,
         source::{Decide, LimiterSource, LimiterTable, Lookup, Selector},
     },
     rejection::{Reason, Respond},
@@ -43,7 +43,7 @@ pub(crate) struct Limits {
 const MAX_PROFILES: usize = 1024;
 
 /// Takes a request through the steps of a layer: select, charge, check, judge and answer. The
-/// methods are in the files of these names.
+/// methods are in `ask` and `reply`.
 pub(crate) struct Steps<'a, B> {
     pub(super) limits: &'a Arc<Limits>,
     pub(super) responder: &'a dyn Respond<B>,

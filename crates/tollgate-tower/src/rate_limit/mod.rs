@@ -1,38 +1,35 @@
 //! The middleware that limits requests.
 //!
 //! [`builder`] collects the options, and [`source`] the limiters. A request takes the same steps in
-//! a [`layer`] and in a [`handler`], each in a file of its name:
+//! a [`layer`] and in a [`handler`]:
 //!
 //! | step | does |
 //! |---|---|
-//! | [`select`] | finds what limits the request: one limiter, several, or none |
-//! | [`charge`] | computes its cost or its estimate |
-//! | [`check`] | asks the limiter, and waits |
-//! | [`judge`] | turns the decision into a verdict |
-//! | [`answer`] | completes the response of the service, or builds that to a rejected request |
+//! | select | finds what limits the request: one limiter, several, or none |
+//! | charge | computes its cost or its estimate |
+//! | check | asks the limiter, and waits |
+//! | judge | turns the decision into a verdict |
+//! | answer | completes the response of the service, or builds that to a rejected request |
 //!
-//! [`limits`] has what all requests share, and [`request`] what is known of one between two steps.
+//! The first three are in [`ask`], the others in [`reply`]. [`limits`] has what all requests share,
+//! and [`request`] what is known of one between two steps.
 
-mod answer;
+mod ask;
 mod builder;
-mod charge;
-mod check;
 mod handler;
 mod joint;
-mod judge;
 mod layer;
 mod limits;
+mod options;
+mod reply;
 mod request;
 mod request_limiter;
 pub mod reservation;
-mod select;
 mod source;
 mod state;
+mod wait;
 
 pub use builder::RateLimitBuilder;
-pub use check::check_and_queue;
-#[cfg(feature = "outgoing")]
-pub(crate) use check::check_or_wait;
 pub use handler::{Admitted, HandlerLimiter, Rejected};
 pub use joint::{JointCheck, JointDecision, JointFuture};
 pub use layer::{RateLimit, RateLimitLayer};
@@ -40,3 +37,6 @@ pub use request_limiter::RequestLimiter;
 pub use reservation::{MeteredReservation, ReservationLayer};
 pub use source::{LimiterSource, TieredLimiters};
 pub use state::{StateFuture, StateService};
+pub use wait::check_and_queue;
+#[cfg(feature = "outgoing")]
+pub(crate) use wait::check_or_wait;

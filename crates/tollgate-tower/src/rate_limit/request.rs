@@ -1,4 +1,6 @@
-//! The state of a request between two steps.
+//! The state of a request: between two steps, and until its response.
+
+use std::mem;
 
 use http::Response;
 use tollgate::{
@@ -9,11 +11,13 @@ use tollgate::{
 };
 
 use crate::{
-    charge::Due,
+    charge::{Charge, Due, Outcome},
+    decisions::Decisions,
     gate,
+    headers::HeaderUpdate,
     key::Extraction,
     metrics::LabelIndex,
-    rate_limit::{answer::Admission, joint::JointFuture, limits::LimitRef},
+    rate_limit::{joint::JointFuture, limits::LimitRef, reservation::MeteredReservation},
 };
 
 /// Says what happens to a request next.
@@ -62,4 +66,108 @@ pub(super) enum Asked {
     Each,
     /// A reservation, which charges the request, so that no final cost does. A store may hold none.
     Estimate,
+}
+
+/// Stores what is left to do for an admitted request when the service has answered.
+#[allow(
+    missing_debug_implementations,
+    reason = "only the skeleton of the layers sees it"
+)]
+pub struct Admission {
+    headers: HeaderUpdate,
+    /// Boxed, because few layers use it, and the response future that carries it is moved several
+    /// times.
+    extras: Option<Box<Extras>>,
+}
+
+/// Stores what only layers with some options do.
+#[derive(Default)]
+pub(super) struct Extras {
+    pub(super) charge: Option<Charge>,
+    pub(super) decisions: Option<Decisions>,
+    /// The headers of a request that several limits decided.
+    pub(super) headers: Vec<HeaderUpdate>,
+    /// Settled when it is dropped.
+    pub(super) reservation: Option<MeteredReservation>,
+}
+
+impl Admission {
+    /// Admits a request without a decision.
+    pub(super) const EXEMPT: Self = Self::new(HeaderUpdate::EMPTY, None);
+
+    #[inline(always)]
+    pub(super) const fn new(headers: HeaderUpdate, extras: Option<Box<Extras>>) -> Self {
+        Self { headers, extras }
+    }
+
+    /// Notes for the charge whether the service runs.
+    #[inline]
+    pub(super) fn set_running(&mut self, is_running: bool) {
+        if let Some(charge) = self.charge() {
+            charge.is_running = is_running;
+        }
+    }
+
+    #[inline]
+    fn charge(&mut self) -> Option<&mut Charge> {
+        self.extras.as_mut()?.charge.as_mut()
+    }
+
+    /// Holds a reservation until the response body does, or until the request ends without one.
+    pub(super) fn hold(&mut self, reservation: MeteredReservation) {
+        self.extras.get_or_insert_default().reservation = Some(reservation);
+    }
+
+    /// Takes the reservation, for the response body.
+    pub(super) fn take_reservation(&mut self) -> Option<MeteredReservation> {
+        self.extras.as_mut()?.reservation.take()
+    }
+
+    /// Settles the charge or the reservation of a request whose service returned an error.
+    pub(super) fn fail(&mut self) {
+        drop(self.take_reservation());
+        if let Some(charge) = self.charge() {
+            charge.settle(Outcome::Failed);
+        }
+    }
+
+    /// Completes the response of the service.
+    // Inlined by force: the headers move once, from the future into the response.
+    #[inline(always)]
+    pub(super) fn complete<B>(&mut self, response: &mut Response<B>) {
+        if let Some(extras) = self.extras.take()
+            && extras.complete(response)
+        {
+            self.headers.forget_wait();
+        }
+        self.headers.add_to(response.headers_mut());
+    }
+}
+
+impl Extras {
+    /// Completes the response of the service. Returns whether units of the request are given back.
+    fn complete<B>(mut self: Box<Self>, response: &mut Response<B>) -> bool {
+        let mut is_refunded = false;
+        if let Some(mut charge) = self.charge.take() {
+            // The closure of the user reads a head without a body. It is lent to the closure and
+            // put back.
+            let (mut head, ()) = Response::new(()).into_parts();
+            (head.status, head.version) = (response.status(), response.version());
+            mem::swap(&mut head.headers, response.headers_mut());
+            mem::swap(&mut head.extensions, response.extensions_mut());
+            is_refunded = charge.settle(Outcome::Response(&head));
+            mem::swap(&mut head.headers, response.headers_mut());
+            mem::swap(&mut head.extensions, response.extensions_mut());
+        }
+        if let Some(decisions) = self.decisions.take() {
+            decisions.insert_into(response.extensions_mut());
+        }
+        for update in &mut self.headers {
+            if is_refunded {
+                update.forget_wait();
+            }
+            update.add_to(response.headers_mut());
+        }
+        is_refunded
+    }
 }

@@ -18,9 +18,8 @@ use crate::{
     labels::MetricLabels,
     metrics::LabelIndex,
     rate_limit::{
-        answer::reason_of,
-        builder::Options,
         limits::{LimitRef, Limits},
+        options::Options,
     },
     rejection::Reason,
     rpc::RpcName,
@@ -244,7 +243,7 @@ impl RequestLimiter {
                 }
                 Reason::of_denial(decision)
             }
-            Err(error) => reason_of(error),
+            Err(error) => Reason::of_error(error),
         };
         if !is_shadow {
             limits.record_rejection(reason, *labels, &rpc);

@@ -22,7 +22,6 @@ use crate::{
     headers::{ResetFormat, number_value},
     key::{KeyError, KeyExtractor},
     rate_limit::{
-        answer::reason_of,
         joint::JointCheck,
         layer::{LayerState, RateLimitLayer},
         limits::Steps,
@@ -308,7 +307,7 @@ fn unknown<B: 'static>(
     let misconfigured = KeyError::misconfigured(error.to_string());
     let reason = match error.kind() {
         ErrorKind::KeyLevels | ErrorKind::CrossSlot => Reason::Misconfigured(&misconfigured),
-        _ => reason_of(error),
+        _ => Reason::of_error(error),
     };
     rejected(steps.undecided(reason, None, is_shadow, parts))
 }

@@ -1,4 +1,4 @@
-//! Responses to rejected requests.
+//! Responses to rejected requests: for a body or a status of your own.
 //!
 //! | reason | status | `Retry-After` |
 //! |---|---|---|

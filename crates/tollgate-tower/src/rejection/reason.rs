@@ -2,7 +2,7 @@ use std::{error, fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{Decision, Error, limiter::PolicyState, permits::PermitDenied};
+use tollgate::{Decision, Error, ErrorKind, limiter::PolicyState, permits::PermitDenied};
 
 use crate::{
     headers,
@@ -11,6 +11,9 @@ use crate::{
 };
 
 /// Describes a request that the middleware rejects, for the [responder](super::Respond).
+#[doc(alias = "429")]
+#[doc(alias = "503")]
+#[doc(alias = "too many requests")]
 #[derive(Clone, Copy)]
 pub struct Rejection<'a> {
     reason: Reason<'a>,
@@ -72,6 +75,14 @@ impl<'a> Reason<'a> {
             Self::Misconfigured(error)
         } else {
             Self::MissingKey(error)
+        }
+    }
+
+    /// Returns the reason of a check without a decision.
+    pub(crate) fn of_error(error: &'a Error) -> Self {
+        match error.kind() {
+            ErrorKind::CostExceedsBurst => Self::CostNeverFits(error),
+            _ => Self::Unavailable(error),
         }
     }
 

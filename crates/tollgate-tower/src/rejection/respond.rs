@@ -184,7 +184,7 @@ pub(crate) fn add_headers(
                 .add_missing_to(&mut missing);
         }
         (Reason::Blocked | Reason::NoPermit(_), _) if adds_retry_after => {
-            missing.add(header::CACHE_CONTROL, NO_STORE)
+            missing.add(header::CACHE_CONTROL, NO_STORE);
         }
         (Reason::CostNeverFits(_), Some(writer)) => {
             if let Some(policies) = writer.policies() {
@@ -192,7 +192,7 @@ pub(crate) fn add_headers(
             }
         }
         (Reason::Unavailable(error), Some(writer)) => {
-            writer.mark_degraded(error.kind(), &mut missing)
+            writer.mark_degraded(error.kind(), &mut missing);
         }
         _ => {}
     }

@@ -56,6 +56,8 @@ use crate::gate::Gated;
 /// assert!(start.elapsed() >= Duration::from_secs(7));
 /// # }
 /// ```
+#[doc(alias = "backoff")]
+#[doc(alias = "429")]
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RetryAfterLayer {
@@ -158,7 +160,7 @@ impl<S> Layer<S> for RetryAfterLayer {
     }
 }
 
-/// Holds the options of a [`RetryAfterLayer`](super::RetryAfterLayer).
+/// The options of a [`RetryAfterLayer`](super::RetryAfterLayer).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) cap: Duration,

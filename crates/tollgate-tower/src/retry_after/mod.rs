@@ -1,4 +1,5 @@
-//! Delays outgoing requests until the remote server accepts them.
+//! Delays outgoing requests until the remote server accepts them: for clients of an API whose limit
+//! is unknown.
 //!
 //! A client learns the limits of a server from its responses: a status of 429 or 503 with
 //! `Retry-After`, or rate limit headers without remaining units. [`RetryAfterLayer`] delays further

@@ -22,7 +22,7 @@ use crate::gate::{Gate, Gated, Verdict, take_ready};
 /// that is dropped during its delay is never sent.
 pub type RetryAfter<S> = Gated<S, Delay>;
 
-/// Holds requests back until the remote server accepts them again.
+/// Keeps requests back until the remote server accepts them again.
 #[derive(Clone)]
 pub struct Delay(Arc<Shared>);
 

@@ -1,4 +1,4 @@
-//! Charges the messages that a WebSocket receives.
+//! Charges the messages that a WebSocket receives: a layer charges the opening of a socket alone.
 //!
 //! A layer charges the request that opens a socket, once. The client can then send any number of
 //! messages at no further cost. A [`LimitedSocket`] wraps the socket of axum, and charges each

@@ -487,13 +487,11 @@ fn decisions_and_rejections_of_a_handler_are_counted() {
             let _ = limiter.check(&mut parts(), "all").await.map(drop);
         }
     });
-    assert_eq!(
-        series.count("tollgate_decisions_total policy=one outcome=allowed"),
-        1
+    series.assert_counts(
+        "
+        tollgate_decisions_total policy=one outcome=allowed 1
+        tollgate_decisions_total policy=one outcome=denied 2
+        tollgate_rejections_total reason=denied 2
+        ",
     );
-    assert_eq!(
-        series.count("tollgate_decisions_total policy=one outcome=denied"),
-        2
-    );
-    assert_eq!(series.count("tollgate_rejections_total reason=denied"), 2);
 }

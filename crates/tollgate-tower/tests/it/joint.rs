@@ -315,16 +315,11 @@ fn decisions_are_counted_by_their_policies_and_shadow_ones_as_such() {
             );
         }
     });
-    assert_eq!(
-        series.count("tollgate_decisions_total policy=hourly outcome=allowed"),
-        2
-    );
-    assert_eq!(
-        series.count("tollgate_decisions_total policy=one outcome=allowed"),
-        1
-    );
-    assert_eq!(
-        series.count("tollgate_decisions_total policy=one outcome=shadowed"),
-        1
+    series.assert_counts(
+        "
+        tollgate_decisions_total policy=hourly outcome=allowed 2
+        tollgate_decisions_total policy=one outcome=allowed 1
+        tollgate_decisions_total policy=one outcome=shadowed 1
+        ",
     );
 }

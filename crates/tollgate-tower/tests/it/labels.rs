@@ -175,25 +175,14 @@ mod counts {
             }
             send(&layer, post("/export")).await;
         });
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=allowed path=/search"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=allowed path=other"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=denied path=other"),
-            19_999
-        );
-        assert_eq!(
-            series.count("tollgate_rejections_total reason=denied path=other"),
-            19_999
-        );
-        assert_eq!(
-            series.count("tollgate_rejections_total reason=denied path=/export"),
-            1
+        series.assert_counts(
+            "
+            tollgate_decisions_total policy=two outcome=allowed path=/search 1
+            tollgate_decisions_total policy=two outcome=allowed path=other 1
+            tollgate_decisions_total policy=two outcome=denied path=other 19999
+            tollgate_rejections_total reason=denied path=other 19999
+            tollgate_rejections_total reason=denied path=/export 1
+            ",
         );
         // Three outcomes for each of three paths, and two reasons. Of the limiter, three outcomes
         // and one policy.
@@ -223,13 +212,11 @@ mod counts {
                 RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"));
             statuses(&keyless.shadow(true).build(), 4).await;
         });
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=shadowed"),
-            3 + 2
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=denied"),
-            0
+        series.assert_counts(
+            "
+            tollgate_decisions_total policy=two outcome=shadowed 5
+            tollgate_decisions_total policy=two outcome=denied 0
+            ",
         );
         let rejections = series
             .0
@@ -246,22 +233,14 @@ mod counts {
                 .build();
             assert_eq!(admitted(&layer, 4).await, 1);
         });
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=allowed"),
-            2
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=denied"),
-            3
-        );
-        assert_eq!(series.count("tollgate_rejections_total reason=denied"), 3);
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two outcome=allowed"),
-            2
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two outcome=denied"),
-            3
+        series.assert_counts(
+            "
+            tollgate_decisions_total policy=two outcome=allowed 2
+            tollgate_decisions_total policy=two outcome=denied 3
+            tollgate_rejections_total reason=denied 3
+            tollgate_checks_total limiter=two outcome=allowed 2
+            tollgate_checks_total limiter=two outcome=denied 3
+            ",
         );
     }
 }

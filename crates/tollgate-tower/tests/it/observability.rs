@@ -336,75 +336,32 @@ mod counts {
             statuses(&RateLimitLayer::new(unavailable(Outage::Open), Global), 1).await;
             statuses(&RateLimitLayer::new(unavailable(Outage::Closed), Global), 2).await;
         });
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=allowed"),
-            4
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=denied"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=two outcome=shadowed"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=hourly outcome=allowed"),
-            2
-        );
-        assert_eq!(
-            series.count("tollgate_decisions_total policy=hourly outcome=denied"),
-            0
-        );
-        assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
-        assert_eq!(
-            series.count("tollgate_rejections_total reason=missing_key"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_rejections_total reason=misconfigured"),
-            2
-        );
-        assert_eq!(
-            series.count("tollgate_degraded_total limiter=two reason=unavailable"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_errors_total limiter=two reason=unavailable"),
-            2
-        );
-        assert_eq!(
-            series.count("tollgate_rejections_total reason=unavailable"),
-            2
+        series.assert_counts(
+            "
+            tollgate_decisions_total policy=two outcome=allowed 4
+            tollgate_decisions_total policy=two outcome=denied 1
+            tollgate_decisions_total policy=two outcome=shadowed 1
+            tollgate_decisions_total policy=hourly outcome=allowed 2
+            tollgate_decisions_total policy=hourly outcome=denied 0
+            tollgate_rejections_total reason=denied 1
+            tollgate_rejections_total reason=missing_key 1
+            tollgate_rejections_total reason=misconfigured 2
+            tollgate_degraded_total limiter=two reason=unavailable 1
+            tollgate_errors_total limiter=two reason=unavailable 2
+            tollgate_rejections_total reason=unavailable 2
+            ",
         );
         // The limiter counts each check once, whatever the layer makes of it.
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"),
-            2
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two+hourly outcome=denied"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_denials_total limiter=two+hourly policy=two"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_denials_total limiter=two+hourly policy=hourly"),
-            0
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two outcome=allowed"),
-            3
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two outcome=denied"),
-            1
-        );
-        assert_eq!(
-            series.count("tollgate_checks_total limiter=two outcome=failed"),
-            3
+        series.assert_counts(
+            "
+            tollgate_checks_total limiter=two+hourly outcome=allowed 2
+            tollgate_checks_total limiter=two+hourly outcome=denied 1
+            tollgate_denials_total limiter=two+hourly policy=two 1
+            tollgate_denials_total limiter=two+hourly policy=hourly 0
+            tollgate_checks_total limiter=two outcome=allowed 3
+            tollgate_checks_total limiter=two outcome=denied 1
+            tollgate_checks_total limiter=two outcome=failed 3
+            ",
         );
     }
 

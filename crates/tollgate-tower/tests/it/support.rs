@@ -311,5 +311,17 @@ pub(crate) mod recorder {
                 other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
             }
         }
+
+        /// Asserts the values of counters: a line for each, with its name, its labels and its value.
+        pub(crate) fn assert_counts(&self, expected: &str) {
+            for line in expected
+                .lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+            {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                assert_eq!(self.count(name).to_string(), value, "{name}");
+            }
+        }
     }
 }

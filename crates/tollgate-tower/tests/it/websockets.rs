@@ -214,7 +214,7 @@ async fn dropped_messages_are_counted_and_the_socket_stays_open() {
             dropped
                 .lock()
                 .unwrap()
-                .push((message, refusal.decision().unwrap().retry_after()))
+                .push((message, refusal.decision().unwrap().retry_after()));
         }
     });
     client.send(&["0", "1", "2"]);
@@ -587,13 +587,11 @@ fn messages_are_counted_as_requests_are() {
         assert!(socket.recv().await.unwrap().is_ok());
         refusal(&mut socket).await;
     });
-    assert_eq!(
-        series.count("tollgate_decisions_total policy=two outcome=allowed"),
-        2
+    series.assert_counts(
+        "
+        tollgate_decisions_total policy=two outcome=allowed 2
+        tollgate_decisions_total policy=two outcome=denied 1
+        tollgate_rejections_total reason=denied 1
+        ",
     );
-    assert_eq!(
-        series.count("tollgate_decisions_total policy=two outcome=denied"),
-        1
-    );
-    assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
 }

@@ -332,6 +332,8 @@ impl<'a> CheckBuilder<'a> {
     /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt,
     /// only the last place can be refunded. Otherwise the turn of the cancelled request passes
     /// unused, because the requests behind keep their turns.
+    #[doc(alias = "queue")]
+    #[doc(alias = "until ready")]
     #[inline]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);

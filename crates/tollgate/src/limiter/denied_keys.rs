@@ -49,6 +49,7 @@ use crate::{Key, KeySecret, lock::Lock, random};
 /// assert_eq!(top[0].name(), DeniedKeys::digest(&Key::new("acme"), &secret));
 /// # Ok(()) }
 /// ```
+#[doc(alias = "heavy hitters")]
 #[derive(Clone)]
 pub struct DeniedKeys(Arc<DeniedKeysInner>);
 
@@ -236,7 +237,7 @@ impl Sketch {
         self.slots[first].count = count.saturating_add(1);
     }
 
-    /// Finds a slot for a new key: a free one, or else that of a key with the smallest count.
+    /// Finds a slot for a new key: a free one, or else the slot of a key with the smallest count.
     fn place(&mut self, key: &Key, hash: u64) -> usize {
         if self.slots.len() < self.capacity {
             self.slots.push(Slot {

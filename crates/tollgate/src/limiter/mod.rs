@@ -1,4 +1,15 @@
-//! Checks keys against policies on a store.
+//! Checks keys against policies on a store: what stands beside [`Limiter`], such as calls, states,
+//! events, and the keys that are denied most.
+//!
+//! ```
+//! use tollgate::{Limiter, MemoryStore, Policy, Quota};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+//! let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(10)));
+//! let decision = limiter.check("acme").cost(4).await?;
+//! assert_eq!(decision.state("api").map(|state| state.remaining()), Some(6));
+//! # Ok(()) }
+//! ```
 
 mod ask;
 mod blocking;
@@ -15,7 +26,14 @@ mod selection;
 pub(crate) mod tenants;
 mod wait;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 #[doc(inline)]
 pub use crate::model::{Entry, KeyState, PolicyState};
@@ -23,7 +41,9 @@ use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
     limiter::{builder::PATIENCE, outage::Fallback, wait::queue::WaitQueues},
     model::{cost::ChargeRef, entry::TAG_BYTES},
-    store::{Check, CheckFuture, Deadline, Publication, StoreFuture, answer_by},
+    store::{
+        Check, CheckFuture, Deadline, KeptAnswer, Publication, SharedCopy, StoreFuture, answer_by,
+    },
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
 pub use builder::LimiterBuilder;
@@ -76,6 +96,8 @@ pub use tenants::LimiterFuture;
 /// assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
 /// # Ok(()) }
 /// ```
+#[doc(alias = "throttle")]
+#[doc(alias = "rate limiter")]
 #[derive(Clone)]
 pub struct Limiter {
     /// Shared by all limiters that differ in their policies alone.
@@ -329,6 +351,11 @@ impl LimiterInner {
     #[inline(never)]
     fn check_remote(self: &Arc<Self>, check: Check<'_>, timeout: Duration) -> CheckFuture {
         let check = check.with_deadline(Deadline::after(timeout));
+        let shared = SharedCopy::new(check);
+        let check = Check {
+            shared: Some(&shared),
+            ..check
+        };
         let answer = self.store.check(check);
         if let Some(Ok(decision)) = answer.as_ready() {
             // Returned as it is: see above.
@@ -366,17 +393,18 @@ impl LimiterInner {
         self: &Arc<Self>,
         check: Check<'_>,
         answer: StoreFuture<T>,
-        settle: impl FnOnce(&Self, Check<'_>, Result<T, Error>) -> Result<R, Error> + Send + 'static,
+        settle: impl FnOnce(&Self, Check<'_>, Result<T, Error>) -> Result<R, Error>
+        + Send
+        + Unpin
+        + 'static,
     ) -> StoreFuture<R> {
-        match answer.into_ready() {
+        match answer.into_pending() {
             Ok(outcome) => StoreFuture::ready(settle(self, check, outcome)),
-            Err(answer) => {
-                let (inner, check) = (Arc::clone(self), check.keep());
-                StoreFuture::pending(async move {
-                    let outcome = answer_by(check.deadline, answer).await;
-                    settle(&inner, check.check(), outcome)
-                })
-            }
+            Err(answer) => StoreFuture::pending(Asked {
+                inner: Arc::clone(self),
+                answer: KeptAnswer::new(check.keep(), answer),
+                settle: Some(settle),
+            }),
         }
     }
 
@@ -396,5 +424,29 @@ impl LimiterInner {
     /// Returns the deadline of a call that is made now. A store in the process has none.
     fn deadline(&self) -> Option<Deadline> {
         (!self.is_in_process).then(|| Deadline::after(self.timeout))
+    }
+}
+
+/// Waits for the answer of a store until the deadline, and settles it.
+struct Asked<T, F> {
+    inner: Arc<LimiterInner>,
+    answer: KeptAnswer<T>,
+    settle: Option<F>,
+}
+
+impl<T, R, F> Future for Asked<T, F>
+where
+    T: Unpin,
+    F: FnOnce(&LimiterInner, Check<'_>, Result<T, Error>) -> Result<R, Error> + Unpin,
+{
+    type Output = Result<R, Error>;
+
+    /// Stays pending after the answer.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
+        let outcome = ready!(self.answer.poll(cx));
+        match self.settle.take() {
+            Some(settle) => Poll::Ready(settle(&self.inner, self.answer.check(), outcome)),
+            None => Poll::Pending,
+        }
     }
 }

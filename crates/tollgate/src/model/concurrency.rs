@@ -36,6 +36,8 @@ use crate::Error;
 /// assert_eq!(error.to_string(), "concurrency limit must be at least 1, got 0");
 /// # assert_eq!(STREAMS.life(), Duration::from_secs(10));
 /// ```
+#[doc(alias = "semaphore")]
+#[doc(alias = "parallel")]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Concurrency {
     name: Cow<'static, str>,

@@ -79,31 +79,31 @@ impl fmt::Debug for Cost {
     }
 }
 
-/// Holds the cost of a request for each policy of a set, and the ceilings under which it is
+/// The cost of a request for each policy of a set, and the ceilings under which it is
 /// charged. The places behind the last policy are zero.
 pub(crate) type EachCost = Arc<Each>;
 
-/// Holds what few requests have.
+/// What few requests have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Each {
     costs: [Cost; MAX_POLICIES],
     ceilings: Option<[Ceiling; MAX_POLICIES]>,
 }
 
-/// Holds the units that a request spends from each policy of a set, and the ceiling for each.
+/// The units that a request spends from each policy of a set, and the ceiling for each.
 ///
 /// Nearly every request has one cost for all policies, and no ceilings. Such a charge needs no
 /// allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Charge {
+pub struct Charge {
     /// The cost for every policy. The greatest one, when they differ.
     cost: Cost,
     each: Option<EachCost>,
 }
 
 /// Borrows a charge.
-#[derive(Clone, Copy)]
-pub(crate) struct ChargeRef<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct ChargeRef<'a> {
     pub(crate) cost: Cost,
     pub(crate) each: Option<&'a EachCost>,
 }
@@ -161,7 +161,9 @@ impl Charge {
         self.each
     }
 
-    pub(crate) fn borrow(&self) -> ChargeRef<'_> {
+    /// Borrows the charge.
+    #[must_use]
+    pub fn borrow(&self) -> ChargeRef<'_> {
         ChargeRef {
             cost: self.cost,
             each: self.each.as_ref(),
@@ -209,11 +211,11 @@ impl<'a> ChargeRef<'a> {
 
     /// Returns the cost for each of `count` policies.
     #[inline]
-    pub(crate) fn iter(self, count: usize) -> impl Iterator<Item = Cost> + use<'a> {
+    pub fn iter(self, count: usize) -> impl Iterator<Item = Cost> + use<'a> {
         (0..count).map(move |at| self.of(at))
     }
 
-    /// Returns the charge with each cost cut to that of another charge on the same policies.
+    /// Returns the charge with each cost cut to another charge on the same policies.
     pub(crate) fn at_most(self, other: ChargeRef<'_>, policies: usize) -> Charge {
         match (self.each, other.each) {
             (None, None) => self.cost.min(other.cost).into(),
@@ -508,7 +510,7 @@ impl Ceiling {
         }
     }
 
-    /// Returns the same ceiling for a policy of this burst, of which a priority has its share.
+    /// Returns the same ceiling for a policy of this burst: a priority has its share of it.
     pub(crate) fn cut(self, burst: u64) -> Self {
         let most = self
             .share

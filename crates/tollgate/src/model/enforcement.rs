@@ -42,6 +42,8 @@ use crate::{Error, Key};
 /// assert_eq!(enforced(), 1_000);
 /// # Ok::<(), tollgate::Error>(())
 /// ```
+#[doc(alias = "canary")]
+#[doc(alias = "dry run")]
 #[derive(Clone)]
 pub struct Enforcement(Arc<AtomicU32>);
 
@@ -50,7 +52,7 @@ const FULL: u8 = 100;
 /// The share of an operator who has set none.
 const NONE: u8 = u8::MAX;
 
-/// Packs the share of the code and that of the operator behind the one that is in force, so that a
+/// Packs the shares of the code and of the operator behind the one that is in force, so that a
 /// check reads one byte.
 const fn packed(code: u8, operator: u8) -> u32 {
     let in_force = if operator == NONE { code } else { operator };
@@ -115,7 +117,7 @@ impl Enforcement {
         Ok(before != operator)
     }
 
-    /// Replaces the shares of the code and of the operator. Returns that of the operator from
+    /// Replaces the shares of the code and of the operator. Returns the operator's from
     /// before.
     fn change(&self, change: impl Fn(u8, u8) -> (u8, u8)) -> u8 {
         let replace = |word: u32| {

@@ -5,7 +5,7 @@ use std::{
 
 use crate::{Algorithm, Policy, lock::Lock};
 
-/// Holds what all policy sets with the same algorithms in the same order have in common, and the
+/// What all policy sets with the same algorithms in the same order have in common, and the
 /// scripts that a store on a server derives from it.
 ///
 /// The names, levels and quotas of the policies are no part of it: they travel with each call.
@@ -13,7 +13,7 @@ use crate::{Algorithm, Policy, lock::Lock};
 /// long as a policy set uses it. So a million tenants with policies of their own share the scripts
 /// of a few shapes. Each script is assembled when it is first used.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub struct Shape {
     id: ShapeId,
     algorithms: Box<[Algorithm]>,
     words: usize,
@@ -21,11 +21,13 @@ pub(crate) struct Shape {
     scripts: [[OnceLock<Script>; 2]; PURPOSES],
 }
 
-/// Holds a script, and the SHA-1 by which the server knows it.
+/// A script, and the SHA-1 by which the server knows it.
 #[derive(Debug)]
-pub(crate) struct Script {
-    pub(crate) text: String,
-    pub(crate) sha: String,
+pub struct Script {
+    /// The text.
+    pub text: String,
+    /// The SHA-1 in hexadecimal digits.
+    pub sha: String,
 }
 
 /// Selects a script of a shape by what it does.
@@ -57,7 +59,7 @@ const PURPOSES: usize = Purpose::Lease as usize + 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ShapeId(u64);
 
-/// The bit of leased policies, above those of eight algorithms.
+/// The bit of leased policies, above the bits of eight algorithms.
 const LEASED: u64 = 1 << 32;
 
 /// The shapes that are in use.

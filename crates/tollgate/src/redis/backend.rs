@@ -1,7 +1,12 @@
-use std::sync::Arc;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use foldhash::fast::RandomState;
-use futures_util::{StreamExt, TryFutureExt, stream};
+use futures_util::{StreamExt, stream};
 use redis::{Cmd, Value};
 
 use super::{
@@ -16,13 +21,13 @@ use super::{
     server::{Call, Server},
 };
 use crate::{
-    Cost, Error, ErrorKind, Key, PolicySet,
+    Cost, Decision, Error, ErrorKind, Key, PolicySet,
     clock::Clock,
     runtime,
     store::{Check, CheckFuture, Deadline, ReservationId, StoreFuture},
 };
 
-/// Holds the servers of a store, and what the process knows of the keys on them.
+/// The servers of a store, and what the process knows of the keys on them.
 pub(super) struct Backend {
     /// The first part of every key.
     pub(super) prefix: String,
@@ -41,7 +46,19 @@ pub(super) enum Servers {
     Cluster(Arc<Cluster>),
 }
 
-/// The most keys of which units are returned at the same time.
+/// A check of a store on one server, which has no other to go to.
+struct OneServer(PendingCheck);
+
+impl Future for OneServer {
+    type Output = Result<Decision, Error>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map_err(Error::from)
+    }
+}
+
+/// The most keys whose units are returned at the same time.
 const RELEASES_AT_ONCE: usize = 256;
 
 impl Backend {
@@ -120,12 +137,11 @@ impl Backend {
         deny_epoch: Option<Epoch>,
         lease_call: Option<LeaseCall>,
     ) -> CheckFuture {
-        let mut request = CheckRequest::new(check, hash, deny_epoch);
-        (request.clock_us, request.lease_call) =
-            (self.clock.as_ref().map(Clock::now_us), lease_call);
+        let clock_us = self.clock.as_ref().map(Clock::now_us);
+        let request = CheckRequest::new(check, hash, deny_epoch, clock_us, lease_call);
         match &self.servers {
             Servers::One(sender) => {
-                StoreFuture::pending(PendingCheck::new(sender, request).err_into())
+                StoreFuture::pending(OneServer(PendingCheck::new(sender, request)))
             }
             Servers::Cluster(cluster) => StoreFuture::pending(Arc::clone(cluster).check(request)),
         }

@@ -22,7 +22,7 @@ use crate::{
     store::{Check, CheckFuture},
 };
 
-/// Holds the times at which the server has charged units that were spent here, by its clock.
+/// The times at which the server has charged units that were spent here, by its clock.
 ///
 /// Units are charged with the next report, or at the end of their generation. A refund has to name
 /// that time: a log and sliding buckets return units that were charged at it, and a window those
@@ -62,7 +62,7 @@ impl Charges {
     }
 }
 
-/// Holds what this process knows of a key and a set of leased policies.
+/// What this process knows of a key and a set of leased policies.
 struct Entry {
     hash: u64,
     key: Key,
@@ -267,7 +267,7 @@ fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
         .min()
 }
 
-/// Holds the units that this process was granted, by key and policies.
+/// The units that this process was granted, by key and policies.
 ///
 /// A key has an entry while it is asked for. A lookup takes one lock of 64.
 pub(in crate::redis) struct LeasedUnits {
@@ -284,7 +284,7 @@ struct Shard {
     thinned_us: u64,
 }
 
-/// Names a key of which this process holds units.
+/// Names a key that this process holds units of.
 #[derive(Clone, Debug)]
 pub(in crate::redis) struct Holder {
     pub(in crate::redis) policies: PolicySet,
@@ -388,7 +388,7 @@ impl LeasedUnits {
         (0..SHARDS).all(|at| self.lock_at(at).entries.is_empty())
     }
 
-    /// Lists all keys of which this process holds units.
+    /// Lists all keys that this process holds units of.
     pub(in crate::redis) fn holders(&self) -> Vec<Holder> {
         let now_us = self.now_us();
         (0..SHARDS)

@@ -1,4 +1,15 @@
-//! Keeps the state of policies in Redis, for all replicas: see [`RedisStore`].
+//! Keeps the state of policies in Redis, for all replicas: the options and sources of a
+//! [`RedisStore`], such as Sentinels, clusters and pools.
+//!
+//! ```
+//! use tollgate::{RedisStore, redis::RedisSource};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+//! let sentinels = ["redis://s1:26379", "redis://s2:26379"];
+//! let store = RedisStore::builder(RedisSource::sentinel(sentinels, "limits")).prefix("shop").build()?;
+//! assert!(format!("{store:?}").contains("shop"));
+//! # Ok(()) }
+//! ```
 //!
 //! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this
 //! module only.
@@ -15,7 +26,7 @@ mod dispatch;
 mod housekeeping;
 mod leased_units;
 mod metrics;
-mod protocol;
+pub(crate) mod protocol;
 mod replicas;
 mod server;
 mod source;
@@ -24,15 +35,11 @@ mod url_options;
 
 use crate::store::{deny_cache, sync};
 
-/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`].
+/// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`]. It
+/// re-exports the version of `redis` that defines the `Client`.
 pub use deadpool_redis;
 
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;
-pub(crate) use protocol::{
-    MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, numbers, outcomes,
-    pack, pack_held, pack_permits, pack_refund, pack_seen, permit_grant, reserved, settlement,
-    write_key, write_permit_key, write_record_key,
-};
 pub use source::RedisSource;
 pub use store::RedisStore;

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind};
 /// | `redis+sentinel://[user:password@]host[:port][,host…]/master[/db]` | the master that Sentinels name |
 /// | `redis+cluster://[user:password@]host[:port][,host…]` | a Redis Cluster |
 /// | `rediss+sentinel://…`, `rediss+cluster://…` | the same, over TLS |
-/// | a `redis::Client` | one server, as the client is configured |
+/// | a [`Client`](crate::redis::deadpool_redis::redis::Client) of the crate `redis` | one server, as the client is configured |
 /// | a `deadpool_redis::Pool` | one server, on one connection that the pool lends |
 /// | a `deadpool_redis::sentinel::Pool` (feature `sentinel-pool`) | the master, on one connection that the pool lends |
 ///

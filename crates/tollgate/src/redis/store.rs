@@ -195,7 +195,7 @@ impl Store for RedisStore {
                     ..
                 },
                 charge,
-            ) = (kept.check(), kept.charge.borrow());
+            ) = (kept.check(), kept.check().charge());
             let (script, keys) = (
                 policies.shape().look(charge.is_capped()),
                 policies.shape().keys(),
@@ -260,7 +260,7 @@ impl Store for RedisStore {
                     ..
                 },
                 charge,
-            ) = (kept.check(), kept.charge.borrow());
+            ) = (kept.check(), kept.check().charge());
             let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
             let reply = inner.backend.run(
                 policies.first_branch(key),
@@ -410,7 +410,7 @@ impl Store for RedisStore {
             micros(time_to_live),
         );
         StoreFuture::pending(async move {
-            let (check, charge) = (kept.check(), kept.charge.borrow());
+            let (check, charge) = (kept.check(), kept.check().charge());
             let script = check.policies.shape().reserve(charge.is_capped());
             let reply = inner.backend.run_held(check, &id, script, life_us).await?;
             protocol::reserved(check.policies, charge, &reply)

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::{Error, Quota};
 
-/// Holds the options of a store that stand in its URL, as in `redis://host/?prefix=shop`.
+/// The options of a store that stand in its URL, as in `redis://host/?prefix=shop`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UrlOptions {
     pub(super) prefix: Option<String>,

@@ -14,7 +14,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::{
@@ -78,6 +78,13 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// Returns the time by the clock that other processes have too.
+pub(crate) fn since_epoch() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
 /// Waits for an answer until `end`. `None` when the end came first. `timeout` is the time between
 /// the call and its end.
 pub(crate) async fn until<T>(
@@ -92,7 +99,10 @@ pub(crate) async fn until<T>(
             return Poll::Ready(Some(answer));
         }
         match &alarm {
-            None => alarm = Some(Alarm::set(runtime, timeout, end, cx.waker())),
+            None => {
+                let alarm = alarm.insert(Arc::default());
+                set_alarm(Arc::clone(alarm) as _, runtime, timeout, end, cx);
+            }
             Some(alarm) if alarm.has_rung(cx) => return Poll::Ready(None),
             Some(_) => {}
         }
@@ -101,9 +111,21 @@ pub(crate) async fn until<T>(
     .await
 }
 
-/// Wakes a caller at its deadline. The caller and the list of its timer hold it: when the list
-/// holds it alone, nobody waits any more.
-struct Alarm(Lock<Option<Waker>>);
+/// Wakes a caller at its deadline. `None` before it is set, and after it rang.
+#[derive(Default)]
+pub(crate) struct Alarm(Lock<Option<Waker>>);
+
+/// Holds the alarm of a call. The caller and the list of its timer share it: when the list holds it
+/// alone, nobody waits any more.
+pub(crate) trait HasAlarm: Send + Sync {
+    fn alarm(&self) -> &Alarm;
+}
+
+impl HasAlarm for Alarm {
+    fn alarm(&self) -> &Alarm {
+        self
+    }
+}
 
 /// The waiting callers of each runtime and timeout.
 ///
@@ -116,10 +138,13 @@ struct List {
     id: ListId,
     /// Waiting callers, earliest deadline first. Those that were answered are removed from the
     /// front with each addition.
-    waiting: VecDeque<(Instant, Arc<Alarm>)>,
+    waiting: VecDeque<Waiting>,
     /// Wakes the task for a deadline before all others: that of a call that was not polled at once.
     earlier: Arc<Notify>,
 }
+
+/// A caller that waits until this time.
+type Waiting = (Instant, Arc<dyn HasAlarm>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ListId {
@@ -131,43 +156,47 @@ struct ListId {
 /// far away.
 const LONGEST: Duration = Duration::from_secs(1);
 
-impl Alarm {
-    /// Sets an alarm. A task on this runtime keeps the time.
-    fn set(runtime: &Handle, timeout: Duration, end: Instant, waker: &Waker) -> Arc<Self> {
-        let alarm = Arc::new(Self(Lock::new(Some(waker.clone()))));
-        let (id, waiting) = (
-            ListId {
-                runtime: runtime.id(),
-                timeout,
-            },
-            (end, Arc::clone(&alarm)),
-        );
-        let mut lists = LISTS.lock();
-        match lists.iter_mut().find(|list| list.id == id) {
-            Some(list) => list.add(waiting),
-            None => {
-                let earlier = Arc::new(Notify::new());
-                lists.push(List {
+/// Sets the alarm of a call to `end`, for the task that polls it. A task on this runtime keeps the
+/// time, and `timeout` is that between the call and its end.
+pub(crate) fn set_alarm(
+    holder: Arc<dyn HasAlarm>,
+    runtime: &Handle,
+    timeout: Duration,
+    end: Instant,
+    cx: &Context<'_>,
+) {
+    *holder.alarm().0.lock() = Some(cx.waker().clone());
+    let id = ListId {
+        runtime: runtime.id(),
+        timeout,
+    };
+    let waiting = (end, holder);
+    let mut lists = LISTS.lock();
+    match lists.iter_mut().find(|list| list.id == id) {
+        Some(list) => list.add(waiting),
+        None => {
+            let earlier = Arc::new(Notify::new());
+            lists.push(List {
+                id,
+                waiting: VecDeque::from([waiting]),
+                earlier: Arc::clone(&earlier),
+            });
+            drop(lists);
+            runtime.spawn(
+                TimerTask {
                     id,
-                    waiting: VecDeque::from([waiting]),
-                    earlier: Arc::clone(&earlier),
-                });
-                drop(lists);
-                runtime.spawn(
-                    TimerTask {
-                        id,
-                        earlier,
-                        is_over: false,
-                    }
-                    .run(),
-                );
-            }
+                    earlier,
+                    is_over: false,
+                }
+                .run(),
+            );
         }
-        alarm
     }
+}
 
+impl Alarm {
     /// Returns whether the deadline has come. Otherwise the caller is woken then.
-    fn has_rung(&self, cx: &Context<'_>) -> bool {
+    pub(crate) fn has_rung(&self, cx: &Context<'_>) -> bool {
         match &mut *self.0.lock() {
             Some(waker) => {
                 waker.clone_from(cx.waker());
@@ -186,9 +215,13 @@ impl Alarm {
 }
 
 impl List {
-    fn add(&mut self, (end, alarm): (Instant, Arc<Alarm>)) {
-        while self.first_is(|_| false) {
-            self.waiting.pop_front();
+    fn add(&mut self, (end, holder): Waiting) {
+        // Two for one, so that the list does not grow. Callers of one batch are answered at once, and
+        // freed one after another: an allocator keeps a few blocks of a size within reach.
+        for _ in 0..2 {
+            if self.first_is(|_| false) {
+                self.waiting.pop_front();
+            }
         }
         let at = self
             .waiting
@@ -197,21 +230,23 @@ impl List {
             .map_or(0, |before| before + 1);
         if at < self.waiting.len() {
             self.earlier.notify_one();
+            self.waiting.insert(at, (end, holder));
+        } else {
+            self.waiting.push_back((end, holder));
         }
-        self.waiting.insert(at, (end, alarm));
     }
 
     /// Returns whether nobody waits any more for the first deadline, or this holds for it.
     fn first_is(&self, is: impl Fn(Instant) -> bool) -> bool {
         self.waiting
             .front()
-            .is_some_and(|(end, alarm)| is(*end) || Arc::strong_count(alarm) == 1)
+            .is_some_and(|(end, holder)| is(*end) || Arc::strong_count(holder) == 1)
     }
 }
 
 /// Takes the late callers of a list, and returns when to look again. Removes the list and returns
 /// `None` when nobody waits.
-fn take_late(id: ListId, now: Instant) -> (Vec<Arc<Alarm>>, Option<Instant>) {
+fn take_late(id: ListId, now: Instant) -> (Vec<Arc<dyn HasAlarm>>, Option<Instant>) {
     let mut lists = LISTS.lock();
     let Some(at) = lists.iter().position(|list| list.id == id) else {
         return (Vec::new(), None);
@@ -219,7 +254,7 @@ fn take_late(id: ListId, now: Instant) -> (Vec<Arc<Alarm>>, Option<Instant>) {
     let list = &mut lists[at];
     let mut late = Vec::new();
     while list.first_is(|end| end <= now) {
-        late.extend(list.waiting.pop_front().map(|(_, alarm)| alarm));
+        late.extend(list.waiting.pop_front().map(|(_, holder)| holder));
     }
     let next = list.waiting.front().map(|&(end, _)| end.min(now + LONGEST));
     if next.is_none() {
@@ -240,7 +275,7 @@ impl TimerTask {
     async fn run(mut self) {
         loop {
             let (late, next) = take_late(self.id, now());
-            late.iter().for_each(|alarm| alarm.ring());
+            late.iter().for_each(|holder| holder.alarm().ring());
             let Some(next) = next else {
                 self.is_over = true;
                 return;
@@ -261,7 +296,9 @@ impl Drop for TimerTask {
         if let Some(at) = lists.iter().position(|list| list.id == self.id) {
             let list = lists.swap_remove(at);
             drop(lists);
-            list.waiting.iter().for_each(|(_, alarm)| alarm.ring());
+            list.waiting
+                .iter()
+                .for_each(|(_, holder)| holder.alarm().ring());
         }
     }
 }

@@ -5,6 +5,8 @@ use std::{
     future::Future,
     mem,
     pin::{Pin, pin},
+    ptr,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -15,7 +17,7 @@ use crate::{
         Ceiling,
         cost::{Charge, ChargeRef, EachCost},
     },
-    runtime,
+    runtime::{self, Alarm, HasAlarm},
 };
 
 /// Describes one check for a [`Store`](crate::Store).
@@ -41,6 +43,8 @@ pub struct Check<'a> {
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
+    /// The copy that all who keep the check share.
+    pub(crate) shared: Option<&'a SharedCopy<'a>>,
 }
 
 impl<'a> Check<'a> {
@@ -54,6 +58,7 @@ impl<'a> Check<'a> {
             tag: &[],
             deadline: None,
             each: None,
+            shared: None,
         }
     }
 
@@ -125,7 +130,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Copies the check, for a future that outlives the call.
+    /// Copies the check, for a future that outlives the call. A limiter and its store share one copy.
     ///
     /// ```
     /// use tollgate::{Cost, Key, Policy, PolicySet, Quota, store::{Check, KeptCheck}};
@@ -138,49 +143,172 @@ impl<'a> Check<'a> {
     /// ```
     #[must_use]
     pub fn keep(self) -> KeptCheck {
-        let Self {
-            policies,
-            key,
-            tag,
-            deadline,
-            ..
-        } = self;
-        let charge = self.charge().to_owned();
-        KeptCheck {
-            policies: policies.clone(),
-            key: key.clone(),
-            charge,
-            tag: tag.into(),
-            deadline,
+        let keep = || KeptCheck(Arc::new(Kept::new(self)));
+        match self.shared.filter(|shared| shared.is_of(self)) {
+            Some(shared) => shared.copy.get_or_init(keep).clone(),
+            None => keep(),
         }
+    }
+
+    /// Keeps the check as a part of what the store shares with its task, in one allocation. The
+    /// limiter keeps the check by it, too.
+    // Inlined by force: what is kept is built where it is allocated, instead of being copied there.
+    #[inline(always)]
+    pub(crate) fn keep_in<R: Keeps + 'static>(self, make: impl FnOnce(Kept) -> R) -> Arc<R> {
+        let kept = Arc::new(make(Kept::new(self)));
+        if let Some(shared) = self.shared.filter(|shared| shared.is_of(self)) {
+            shared
+                .copy
+                .get_or_init(|| KeptCheck(Arc::clone(&kept) as _));
+        }
+        kept
     }
 }
 
-/// Holds a [`Check`] in a future: see [`Check::keep`].
+/// Lets a limiter and its store share one copy of a check. It is made when the first of them
+/// [keeps](Check::keep) the check: most checks in a process are answered without one.
+pub(crate) struct SharedCopy<'a> {
+    original: Check<'a>,
+    copy: OnceLock<KeptCheck>,
+}
+
+impl<'a> SharedCopy<'a> {
+    pub(crate) fn new(original: Check<'a>) -> Self {
+        Self {
+            original,
+            copy: OnceLock::new(),
+        }
+    }
+
+    /// Returns whether nobody has changed the check on its way.
+    fn is_of(&self, check: Check<'_>) -> bool {
+        let original = &self.original;
+        ptr::eq(original.policies, check.policies)
+            && ptr::eq(original.key, check.key)
+            && original.cost == check.cost
+            && original.each.map(ptr::from_ref) == check.each.map(ptr::from_ref)
+            && ptr::eq(original.tag, check.tag)
+            && original.deadline == check.deadline
+    }
+}
+
+/// Holds a [`Check`] in a future: see [`Check::keep`]. Clones share it.
 #[derive(Clone)]
-pub struct KeptCheck {
+pub struct KeptCheck(Arc<dyn Keeps>);
+
+/// Has a check that is kept: the check alone, or what a store adds to it.
+pub(crate) trait Keeps: HasAlarm {
+    fn kept(&self) -> &Kept;
+}
+
+/// The parts of a check that is kept.
+pub(crate) struct Kept {
     pub(crate) policies: PolicySet,
     pub(crate) key: Key,
     pub(crate) charge: Charge,
     pub(crate) tag: Box<[u8]>,
     pub(crate) deadline: Option<Deadline>,
+    /// The alarm of the limiter that waits for the answer.
+    alarm: Alarm,
 }
 
 impl KeptCheck {
     /// Returns the check.
     #[must_use]
     pub fn check(&self) -> Check<'_> {
-        let Self {
-            policies,
-            key,
-            charge,
-            tag,
-            deadline,
-        } = self;
-        Check {
-            deadline: *deadline,
-            ..Check::of(policies, key, charge.borrow()).with_tag(tag)
+        self.0.kept().check()
+    }
+}
+
+/// The answer of a store to a check that is kept, until the deadline of the check: [`answer_by`]
+/// with the alarm of the check.
+pub(crate) struct KeptAnswer<T> {
+    kept: KeptCheck,
+    /// `None` from the end of the wait on: at the deadline, what waits for the answer is dropped
+    /// before anything else is decided.
+    answer: Option<PendingAnswer<T>>,
+    is_begun: bool,
+}
+
+impl<T> KeptAnswer<T> {
+    pub(crate) fn new(kept: KeptCheck, answer: PendingAnswer<T>) -> Self {
+        Self {
+            kept,
+            answer: Some(answer),
+            is_begun: false,
         }
+    }
+
+    pub(crate) fn check(&self) -> Check<'_> {
+        self.kept.check()
+    }
+
+    /// Stays pending after the outcome.
+    #[inline]
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let Some(answer) = &mut self.answer else {
+            return Poll::Pending;
+        };
+        let runtime = match self.is_begun {
+            true => None,
+            false => Some(runtime::current()?),
+        };
+        self.is_begun = true;
+        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+            self.answer = None;
+            return Poll::Ready(answer);
+        }
+        let holder = &self.kept.0;
+        let Some(deadline) = holder.kept().deadline else {
+            return Poll::Pending;
+        };
+        match (runtime, deadline.instant()) {
+            (Some(runtime), Some(end)) => {
+                let holder = Arc::clone(holder) as _;
+                runtime::set_alarm(holder, &runtime, deadline.timeout(), end, cx);
+                Poll::Pending
+            }
+            (None, Some(_)) if holder.alarm().has_rung(cx) => {
+                self.answer = None;
+                Poll::Ready(Err(deadline.error()))
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Kept {
+    // Inlined by force, as `keep_in` is.
+    #[inline(always)]
+    fn new(check: Check<'_>) -> Self {
+        Self {
+            policies: check.policies.clone(),
+            key: check.key.clone(),
+            charge: check.charge().to_owned(),
+            tag: check.tag.into(),
+            deadline: check.deadline,
+            alarm: Alarm::default(),
+        }
+    }
+
+    /// Returns the check.
+    pub(crate) fn check(&self) -> Check<'_> {
+        Check {
+            deadline: self.deadline,
+            ..Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag)
+        }
+    }
+}
+
+impl Keeps for Kept {
+    fn kept(&self) -> &Kept {
+        self
+    }
+}
+
+impl HasAlarm for Kept {
+    fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 }
 
@@ -217,9 +345,12 @@ pub struct StoreFuture<T>(FutureState<T>);
 enum FutureState<T> {
     Ready(T),
     Failed(Error),
-    Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
+    Pending(PendingAnswer<T>),
     Taken,
 }
+
+/// An answer that is not there yet.
+type PendingAnswer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 impl<T> StoreFuture<T> {
     /// Creates a future whose answer is there.
@@ -266,6 +397,22 @@ impl<T> StoreFuture<T> {
             FutureState::Ready(answer) => Ok(Ok(answer)),
             FutureState::Failed(error) => Ok(Err(error)),
             pending => Err(Self(pending)),
+        }
+    }
+
+    /// Returns the answer if it is there, and what resolves to it otherwise: a limiter keeps that
+    /// alone, and not the space of an answer.
+    ///
+    /// # Panics
+    ///
+    /// When the future was polled after it was ready.
+    #[inline]
+    pub(crate) fn into_pending(self) -> Result<Result<T, Error>, PendingAnswer<T>> {
+        match self.0 {
+            FutureState::Ready(answer) => Ok(Ok(answer)),
+            FutureState::Failed(error) => Ok(Err(error)),
+            FutureState::Pending(pending) => Err(pending),
+            FutureState::Taken => panic!("a store future was used after it was ready"),
         }
     }
 }

@@ -13,9 +13,20 @@ const PERMITS: &[u8] = b":p1";
 ///
 /// The state of a branch is that of the branch's key alone.
 #[inline]
-pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
+pub fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
+    write_metered(policy, key, text);
+    write_policy(policy, text);
+}
+
+/// Appends the beginning of the name of a state: the levels that the policy meters.
+#[inline]
+pub(crate) fn write_metered(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     let key = policy.branch_of(key);
     write_subject(policy.metered(key).as_bytes(), key.outermost().len(), text);
+}
+
+/// Appends the rest of it, which is the same for all keys.
+pub(crate) fn write_policy(policy: &Policy, text: &mut Vec<u8>) {
     text.extend_from_slice(policy.name().as_bytes());
     text.push(b':');
     let [algorithm, lease] = policy.tag();
@@ -28,12 +39,7 @@ pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
 /// It reads as that of a policy that has the id and the [mark](PolicySet::mark) of the set for a
 /// name. No algorithm has this tag. The record of a key with branches lies in the slot of the first
 /// branch that is metered.
-pub(crate) fn write_record_key(
-    policies: &PolicySet,
-    key: &Key,
-    id: &ReservationId,
-    text: &mut Vec<u8>,
-) {
+pub fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
     let branch = policies.first_branch(key);
     write_subject(branch.as_bytes(), branch.outermost().len(), text);
     if key.has_branches() {
@@ -45,7 +51,7 @@ pub(crate) fn write_record_key(
 }
 
 /// Appends the name of some permits.
-pub(crate) fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
+pub fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
     write_subject(key.as_bytes(), key.outermost().len(), text);
     text.extend_from_slice(name.as_bytes());
     text.extend_from_slice(PERMITS);
@@ -57,6 +63,8 @@ pub(crate) fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
 fn write_subject(levels: &[u8], outermost: usize, text: &mut Vec<u8>) {
     text.extend_from_slice(&levels[..outermost]);
     text.push(b'}');
-    text.extend_from_slice(&levels[outermost..]);
+    if outermost < levels.len() {
+        text.extend_from_slice(&levels[outermost..]);
+    }
     text.push(b':');
 }

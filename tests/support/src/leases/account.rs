@@ -1,9 +1,13 @@
 //! The state of one leased policy for one key, as the server keeps it.
 
 use tollgate::{
-    Algorithm, Lease, Policy,
-    testing::{Level, Metered, lease::Stamp},
+    Algorithm, Cost, Decision, Lease, Policy, PolicySet,
+    testing::{self, Metered, Stamp},
 };
+
+/// The level of one policy for one key: whether the cost fits, or fitted before it was charged, and
+/// the words of the reply of a script.
+pub(super) type Level = (bool, [u64; 4]);
 
 /// The birth of a state without outstanding units, and of one whose clock went back.
 const NO_BIRTH: u64 = 0;
@@ -182,7 +186,7 @@ impl Account {
             };
             *word = self.lapse_us(policy, now_us, denied).max(*word);
         }
-        Level { fits, words }
+        (fits, words)
     }
 
     /// Returns the time until all outstanding units have lapsed, if a denied cost does not fit
@@ -239,7 +243,11 @@ impl Account {
     /// Returns the units of a settled state that are neither used nor outstanding.
     #[must_use]
     pub fn remaining(&self, policy: &Policy, now_us: u64) -> u64 {
-        self.level(policy, now_us, 0, true).remaining(policy)
+        let level = self.level(policy, now_us, 0, true);
+        decision(policy, level, 0)
+            .states()
+            .map(|state| state.remaining())
+            .sum()
     }
 
     /// Returns the units that may be granted to a replica that wants `want`: at most a quarter of
@@ -323,8 +331,9 @@ impl Account {
     #[must_use]
     pub fn retry_us(&self, policy: &Policy, now_us: u64, cost: u64) -> u64 {
         let fits = self.fits(policy, now_us, cost);
-        self.level(policy, now_us, cost, fits)
-            .retry_us(policy, cost)
+        let level = self.level(policy, now_us, cost, fits);
+        let wait = decision(policy, level, cost).retry_after();
+        wait.map_or(0, |wait| wait.as_micros() as u64)
     }
 
     /// Returns the time at which the state equals a fresh one, when all outstanding units lapse.
@@ -395,4 +404,10 @@ fn free(policy: &Policy, words: &[u64; 4]) -> u64 {
         }
         _ => burst.saturating_sub(words[0]),
     }
+}
+
+/// Returns the decision of a check that left this level.
+fn decision(policy: &Policy, level: Level, cost: u64) -> Decision {
+    let alone = PolicySet::from(policy.clone());
+    testing::decided(&alone, &[level], Cost::new(cost), 0)
 }

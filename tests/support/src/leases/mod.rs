@@ -13,15 +13,16 @@ use std::{collections::HashMap, fmt, time::Duration};
 use tollgate::{
     Algorithm, CalendarUnit, Cost, Costs, Key, Lease, Policy, PolicySet, Quota, TimeZone,
     reservation::ReservationId,
-    testing::{
-        ALGORITHMS, MixedBatch, MixedSubject, Script,
-        lease::{Call, Grant, LeaseScript, Report, Stamp},
-    },
+    testing::{ALGORITHMS, Grant, Report, Stamp},
 };
 
 use tollgate_tests::{Reply, expiry_command};
 
-use crate::{Dice, InRedis, START_US, integers, reserved};
+use crate::{
+    Dice, InRedis, START_US,
+    calls::{Call, LeaseScript, MixedBatch, MixedSubject, Script},
+    integers, reserved,
+};
 pub use account::{Account, Rolled};
 pub use bound::{Admission, most_above};
 pub use replica::{LEASED_PER_SECOND, MOST_LEASED, run_lease_replica};

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 
+use crate::calls::Call;
 use tollgate::{
     Policy, PolicySet,
-    testing::lease::{Call, Grant, Report},
+    testing::{Grant, Report},
 };
 
 use super::{Account, Rolled, decide};

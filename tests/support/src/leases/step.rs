@@ -1,14 +1,12 @@
 //! One call of a replica at the server.
 
+use crate::calls::Call;
 use tollgate::{
-    Decision, Policy, PolicySet,
-    testing::{
-        self, Level,
-        lease::{Call, Grant, Report},
-    },
+    Cost, Decision, Policy, PolicySet,
+    testing::{self, Grant, Report},
 };
 
-use super::account::Account;
+use super::account::{Account, Level};
 
 /// Holds what the server replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +53,7 @@ pub fn decide(
         .zip(&checked.fits)
         .map(level)
         .collect();
-    let decision = testing::decision(policies, &levels, call.cost, now_us);
+    let decision = testing::decided(policies, &levels, Cost::new(call.cost), now_us);
     let grant = if checked.is_charged {
         grant(accounts, policies, now_us, call)
     } else {

@@ -4,7 +4,7 @@ use std::thread;
 
 use tokio::{runtime, task};
 use tollgate::{Policy, Quota};
-use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
+use tollgate_test_support::{Deployment, PATIENCE, decided, patient_limiter, remaining};
 use tollgate_tests::{RedisServer, wait};
 
 pub(super) async fn a_forgotten_script_is_sent_once_and_charged_once(deployment: &Deployment) {
@@ -21,13 +21,7 @@ pub(super) async fn a_forgotten_script_is_sent_once_and_charged_once(deployment:
     for spent in 1..=5 {
         deployment.on_every_master(&["SCRIPT", "FLUSH"]);
         let bodies = deployment.calls(&["eval"]);
-        assert!(
-            limiter
-                .check("alone")
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, "alone").await.is_allowed());
         assert_eq!(
             deployment.calls(&["eval"]),
             bodies + 1,

@@ -10,7 +10,8 @@ use tollgate::{
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
-    Deployment, Dice, START_US, patient_limiter, policies, remaining, remaining_of_each,
+    Deployment, Dice, START_US, decided, decided_at, patient_limiter, policies, remaining,
+    remaining_of_each,
     stream::{Figures, figures, states},
 };
 
@@ -350,24 +351,12 @@ pub(super) async fn one_decision_is_one_call_and_a_denial_writes_nothing(deploym
     let limiter = patient_limiter(store, set);
     let bodies = deployment.calls(&["eval"]);
     // The first call carries the script.
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&limiter, "acme").await.is_allowed());
     // Within one window or second, a charge is written in place.
     let written = || deployment.calls(&["set", "setrange"]);
     let (scripts, writes) = (deployment.calls(&["evalsha"]), written());
     for _ in 0..4 {
-        assert!(
-            limiter
-                .check("acme")
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, "acme").await.is_allowed());
     }
     assert_eq!(deployment.calls(&["evalsha"]), scripts + 4);
     assert_eq!(written(), writes + 3 * 4);
@@ -404,11 +393,7 @@ pub(super) async fn refund_reset_and_entries_reach_the_server_of_the_key(deploym
                     .expect("a decision")
                     .is_allowed()
             );
-            let decision = limiter
-                .check(key)
-                .cost(Cost::new(4))
-                .await
-                .expect("a decision");
+            let decision = decided_at(&limiter, key, Cost::new(4)).await;
             if has_log {
                 let entries = limiter.entries(key, 10).await.expect("entries");
                 assert_eq!(entries.len(), 5);
@@ -426,11 +411,7 @@ pub(super) async fn refund_reset_and_entries_reach_the_server_of_the_key(deploym
                 vec![10; count],
                 "a refund gives back what was spent"
             );
-            let _ = limiter
-                .check(key)
-                .cost(Cost::new(10))
-                .await
-                .expect("a decision");
+            let _ = decided_at(&limiter, key, Cost::new(10)).await;
             limiter.reset(key).await.expect("a reset");
             assert_eq!(remaining_of_each(&limiter, key).await, vec![10; count]);
             owners.insert(deployment.owner(&Key::from(key)).port());
@@ -477,13 +458,7 @@ pub(super) async fn foreign_state_counts_as_absent(deployment: &Deployment) {
                 5,
                 "{policy:?} after {plant:?}"
             );
-            assert!(
-                limiter
-                    .check("acme")
-                    .await
-                    .expect("a decision")
-                    .is_allowed()
-            );
+            assert!(decided(&limiter, "acme").await.is_allowed());
             assert_eq!(
                 remaining(&limiter, "acme").await,
                 4,
@@ -513,13 +488,7 @@ pub(super) async fn replicas_of_the_application_share_one_limit(deployment: &Dep
             .expect("a store");
         let limiter = patient_limiter(store, Policy::token_bucket("hourly", Quota::per_hour(5)));
         for _ in 0..=replica {
-            passed += u64::from(
-                limiter
-                    .check("acme")
-                    .await
-                    .expect("a decision")
-                    .is_allowed(),
-            );
+            passed += u64::from(decided(&limiter, "acme").await.is_allowed());
         }
     }
     assert_eq!(passed, 5);

@@ -6,7 +6,7 @@ use tollgate::{
     Cost, Key, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS,
 };
 use tollgate_test_support::{
-    Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each,
+    Deployment, Dice, START_US, decided, patient_limiter, policies, remaining_of_each,
 };
 
 use super::{
@@ -174,10 +174,8 @@ pub(super) async fn a_reset_leaves_outer_levels_and_a_refund_reaches_them(deploy
     assert_eq!(remaining_of_each(&limiter, &ann).await, [OUTER - 2, 2]);
     for inner in 0..OUTER - 2 {
         assert!(
-            limiter
-                .check(Key::new("acme").child(inner))
+            decided(&limiter, Key::new("acme").child(inner))
                 .await
-                .expect("a decision")
                 .is_allowed()
         );
     }

@@ -15,8 +15,8 @@ mod replicas;
 use std::sync::LazyLock;
 
 use tokio::sync::Mutex;
-use tollgate::{PolicySet, RedisStore, testing::Script};
-use tollgate_test_support::{Deployment, Kind};
+use tollgate::{PolicySet, RedisStore};
+use tollgate_test_support::{Deployment, Kind, calls::Script};
 
 /// One cluster for all tests of this program, which ends with it. One test at a time uses it: the
 /// tests count calls and flush scripts.

@@ -6,8 +6,8 @@ use tollgate::{Outage, RedisStore, redis::RedisStoreBuilder};
 use tollgate_tests::{Authority, Mode, Proxy, RedisServer, refusing_state};
 
 use crate::{
-    findings::{Findings, Target},
-    load::{LARGE, Load, PATIENT, connected, decides, limiter, millis, quantile, sample, until},
+    findings::Findings,
+    load::{LARGE, Load, PATIENT, connected, decides, limiter, millis, sample, store_at, until},
     pace::Pace,
 };
 
@@ -15,9 +15,7 @@ pub(super) async fn password(_: Pace) -> Findings {
     const PLANTED: &str = "planted-password";
     let mut findings = Findings::default();
     let server = RedisServer::builder().password(PLANTED).start();
-    let store = RedisStore::connect(server.url_at(server.addr()))
-        .await
-        .expect("a store");
+    let store = store_at(&server).await;
     let (large, closed) = (
         limiter(&store, LARGE, Outage::default()),
         limiter(&store, LARGE, Outage::Closed),
@@ -40,30 +38,22 @@ pub(super) async fn password(_: Pace) -> Findings {
         .iter()
         .filter(|sample| sample.reason == Some("auth"))
         .count() as f64;
-    findings.figure(
-        "checks counted as `auth`",
-        Target::AtLeast(1.0),
-        counted,
-        "",
-    );
-    findings.figure(
-        "longest check",
-        Target::AtMost(70.0),
-        quantile(&samples, 1.0),
-        " ms",
-    );
-    findings.figure(
-        "from the right password to the first decision",
-        Target::AtMost(1_200.0),
-        millis(added),
-        " ms",
-    );
-    findings.figure(
-        "passwords in errors and Debug",
-        Target::AtMost(0.0),
-        output.matches(PLANTED).count() as f64,
-        "",
-    );
+    findings
+        .count("checks counted as `auth`", counted)
+        .at_least(1.0);
+    findings.longest_check(&samples);
+    findings
+        .ms(
+            "from the right password to the first decision",
+            millis(added),
+        )
+        .at_most(1_200.0);
+    findings
+        .count(
+            "passwords in errors and Debug",
+            output.matches(PLANTED).count() as f64,
+        )
+        .at_most(0.0);
     findings
 }
 
@@ -85,19 +75,13 @@ pub(super) async fn clients(pace: Pace) -> Findings {
     let relieved = Instant::now();
     let added = decides(&large, "acme").await - relieved;
     let samples = load.end().await;
-    findings.figure("new connections a second", Target::AtMost(20.0), rate, "");
-    findings.figure(
-        "longest check",
-        Target::AtMost(70.0),
-        quantile(&samples, 1.0),
-        " ms",
-    );
-    findings.figure(
-        "from room for clients to the first decision",
-        Target::AtMost(1_200.0),
-        millis(added),
-        " ms",
-    );
+    findings
+        .count("new connections a second", rate)
+        .at_most(20.0);
+    findings.longest_check(&samples);
+    findings
+        .ms("from room for clients to the first decision", millis(added))
+        .at_most(1_200.0);
     findings
 }
 
@@ -145,12 +129,12 @@ pub(super) async fn tls(_: Pace) -> Findings {
         }
         longest = longest.max(began.elapsed());
     }
-    findings.figure("cases of 8 that hang", Target::AtMost(0.0), hung, "");
-    findings.figure(
-        "longest time to the error, 1000 ms for connecting",
-        Target::AtMost(1_100.0),
-        millis(longest),
-        " ms",
-    );
+    findings.count("cases of 8 that hang", hung).at_most(0.0);
+    findings
+        .ms(
+            "longest time to the error, 1000 ms for connecting",
+            millis(longest),
+        )
+        .at_most(1_100.0);
     findings
 }

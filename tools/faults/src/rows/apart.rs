@@ -16,13 +16,16 @@ use tollgate::{Cost, ErrorKind, Limiter};
 use tollgate_tests::{NetworkNamespace, RedisServer, network_namespace};
 
 use crate::{
-    findings::{Findings, Target},
-    load::{AMOUNT, Load, PATIENT, Sample, answers, connected, decides, millis, quantile, until},
+    findings::Findings,
+    load::{
+        AMOUNT, Load, PATIENT, Sample, answers, connected, decides, degraded, millis, quantile,
+        until,
+    },
     pace::Pace,
 };
 
 /// The time of an outage that includes the timeout for connecting.
-const WITH_CONNECTING: Target = Target::AtMost(1_500.0);
+const WITH_CONNECTING: f64 = 1_500.0;
 
 pub(super) async fn half_open(pace: Pace) -> Findings {
     let mut findings = Findings::default();
@@ -44,30 +47,21 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
         .filter(|it| it.was_between(muted, mended))
         .collect();
     let open = samples.iter().filter(|it| it.reason == Some("breaker"));
-    findings.figure(
-        "check time, p99.9",
-        Target::AtMost(55.0),
-        quantile(&samples, 0.999),
-        " ms",
-    );
-    findings.figure(
-        "the same, longest",
-        Target::AtMost(70.0),
-        quantile(&samples, 1.0),
-        " ms",
-    );
-    findings.figure(
-        "the same after the breaker opened, p99",
-        Target::AtMost(0.2),
-        quantile(open, 0.99),
-        " ms",
-    );
-    findings.figure(
-        "from the way back to the first decision",
-        Target::AtMost(1_200.0),
-        added,
-        " ms",
-    );
+    findings
+        .ms("check time, p99.9", quantile(&samples, 0.999))
+        .at_most(55.0);
+    findings
+        .ms("the same, longest", quantile(&samples, 1.0))
+        .at_most(70.0);
+    findings
+        .ms(
+            "the same after the breaker opened, p99",
+            quantile(open, 0.99),
+        )
+        .at_most(0.2);
+    findings
+        .ms("from the way back to the first decision", added)
+        .at_most(1_200.0);
 
     if network_namespace::has_filter() {
         forgotten(&mut findings, &namespace, &server, &large).await;
@@ -116,14 +110,16 @@ async fn forgotten(
     .await;
     let decided = decides(large, "acme").await;
     load.end().await;
-    findings.figure(
-        "from silence to the first decision on another connection",
-        WITH_CONNECTING,
-        millis(decided - lost),
-        " ms",
-    );
+    findings
+        .ms(
+            "from silence to the first decision on another connection",
+            millis(decided - lost),
+        )
+        .at_most(WITH_CONNECTING);
     let left = sockets(server.port()).saturating_sub(before) as f64;
-    findings.figure("connections left open then", Target::AtMost(0.0), left, "");
+    findings
+        .count("connections left open then", left)
+        .at_most(0.0);
 }
 
 /// Counts the open connections of this network namespace to the port.
@@ -148,25 +144,14 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     let mut measure = async |findings: &mut Findings, what: &str| {
         let (samples, its) = crowd(&large, &mut next, time).await;
         wrong += its;
-        let without =
-            samples.iter().filter(|it| it.reason.is_some()).count() as f64 / samples.len() as f64;
-        findings.figure(
-            format!("{what}: check time, p99"),
-            Target::None,
-            quantile(&samples, 0.99),
-            " ms",
-        );
-        findings.figure(
-            format!("{what}: longest"),
-            Target::AtMost(70.0),
-            quantile(&samples, 1.0),
-            " ms",
-        );
-        findings.figure(
+        let without = degraded(&samples) / samples.len() as f64;
+        findings.ms(format!("{what}: check time, p99"), quantile(&samples, 0.99));
+        findings
+            .ms(format!("{what}: longest"), quantile(&samples, 1.0))
+            .at_most(70.0);
+        findings.percent(
             format!("{what}: decided without the store"),
-            Target::None,
             100.0 * without,
-            " %",
         );
     };
     if network_namespace::has_filter() {
@@ -181,12 +166,9 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     decides(&large, "acme").await;
     namespace.limit_rate(512);
     measure(&mut findings, "512 kbit/s").await;
-    findings.figure(
-        format!("decisions misread, of {next}"),
-        Target::AtMost(0.0),
-        f64::from(wrong),
-        "",
-    );
+    findings
+        .count(format!("decisions misread, of {next}"), f64::from(wrong))
+        .at_most(0.0);
     findings
 }
 
@@ -314,11 +296,11 @@ pub(super) async fn name(pace: Pace) -> Findings {
         findings.keys(new.keys_and_expires());
     }
     assert!(longest < PATIENT);
-    findings.figure(
-        "from the end of the old server to a decision of the new one, longest",
-        Target::AtMost(200.0),
-        millis(longest),
-        " ms",
-    );
+    findings
+        .ms(
+            "from the end of the old server to a decision of the new one, longest",
+            millis(longest),
+        )
+        .at_most(200.0);
     findings
 }

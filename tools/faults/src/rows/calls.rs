@@ -12,8 +12,8 @@ use tollgate_tower::{KeyExtractor, key::PeerIp};
 
 use super::network::memory;
 use crate::{
-    findings::{Findings, Target},
-    load::{AMOUNT, LARGE, decides, limiter, patient_limiter, sample, until},
+    findings::Findings,
+    load::{AMOUNT, LARGE, decides, limiter, patient_limiter, sample, store_at, until},
     pace::Pace,
 };
 
@@ -21,9 +21,7 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     const TASKS: u64 = 50;
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr()))
-        .await
-        .expect("a store");
+    let store = store_at(&server).await;
     let large = patient_limiter(store.clone(), LARGE);
     decides(&large, "acme").await;
     let open = || fs::read_dir("/proc/self/fd").expect("linux tells").count();
@@ -59,14 +57,11 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     decides(&large, "acme").await;
     until("the connections that were", async || open() <= before).await;
     let asked = format!("wrong replies, {dropped} futures dropped of {calls}");
-    findings.figure(&asked, Target::AtMost(0.0), wrong as f64, "");
+    findings.count(&asked, wrong as f64).at_most(0.0);
     let leaked = open().saturating_sub(before) as f64;
-    findings.figure(
-        "connections and files that leaked",
-        Target::AtMost(0.0),
-        leaked,
-        "",
-    );
+    findings
+        .count("connections and files that leaked", leaked)
+        .at_most(0.0);
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -114,10 +109,9 @@ pub(super) async fn keys(pace: Pace) -> Findings {
     let after = memory();
     let grown = (after - before).max(0.0);
     let asked = format!("growth of the process over {keys} keys");
-    findings.figure(&asked, Target::AtMost(32.0), grown, " MiB");
+    findings.figure(&asked, grown, " MiB").at_most(32.0);
     findings.figure(
         "of that, over the last six tenths",
-        Target::None,
         (after - early).max(0.0),
         " MiB",
     );

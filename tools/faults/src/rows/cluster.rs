@@ -9,8 +9,8 @@ use tollgate::{Key, Limiter, Outage, RedisStore, redis::RedisSource};
 use tollgate_tests::{Client, RedisCluster, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
-    load::{LARGE, Load, PATIENT, decides, limiter, millis, quantile},
+    findings::Findings,
+    load::{LARGE, Load, PATIENT, decides, degraded, limiter, millis, quantile},
     pace::Pace,
 };
 
@@ -81,27 +81,16 @@ pub(super) async fn killed(_: Pace) -> Findings {
     let (killed, writable) = own.await.expect("a task");
     let samples = load.end().await;
     let added = millis(decided.saturating_duration_since(writable));
-    findings.figure(
-        "the cluster's own outage",
-        Target::None,
-        millis(writable - killed),
-        " ms",
-    );
-    findings.figure(
-        "beyond it, until the store decides",
-        Target::AtMost(100.0),
-        added,
-        " ms",
-    );
-    let errors = samples
-        .iter()
-        .filter(|sample| sample.reason.is_some())
-        .count() as f64;
+    findings.ms("the cluster's own outage", millis(writable - killed));
+    findings
+        .ms("beyond it, until the store decides", added)
+        .at_most(100.0);
+    let errors = degraded(&samples);
     let asked = format!(
         "checks of other masters' keys without the store, of {}",
         samples.len()
     );
-    findings.figure(asked, Target::AtMost(0.0), errors, "");
+    findings.count(asked, errors).at_most(0.0);
     findings
 }
 
@@ -137,27 +126,18 @@ pub(super) async fn stalled(pace: Pace) -> Findings {
         here.iter().any(|sample| sample.reason == Some("timeout")),
         "nobody met the stall"
     );
-    findings.figure(
-        "check time of its keys, p99.9",
-        Target::AtMost(55.0),
-        quantile(&here, 0.999),
-        " ms",
-    );
-    findings.figure(
-        "the same, longest",
-        Target::AtMost(70.0),
-        quantile(&here, 1.0),
-        " ms",
-    );
-    let errors = there
-        .iter()
-        .filter(|sample| sample.reason.is_some())
-        .count() as f64;
+    findings
+        .ms("check time of its keys, p99.9", quantile(&here, 0.999))
+        .at_most(55.0);
+    findings
+        .ms("the same, longest", quantile(&here, 1.0))
+        .at_most(70.0);
+    let errors = degraded(&there);
     let asked = format!(
         "checks of other masters' keys without the store, of {}",
         there.len()
     );
-    findings.figure(asked, Target::AtMost(0.0), errors, "");
+    findings.count(asked, errors).at_most(0.0);
     findings.keys(cluster.keys_and_expires());
     findings
 }
@@ -197,24 +177,22 @@ pub(super) async fn renewed(_: Pace) -> Findings {
             / late.count() as f64
     };
     let all = 100.0 * errors(samples[0].began);
-    findings.figure(
+    findings.percent(
         "checks without the store, three servers taking over and six killed",
-        Target::None,
         all,
-        " %",
     );
     let added = millis(decided.saturating_duration_since(gone));
-    findings.figure(
+    findings.ms(
         "the longest of these take-overs, the cluster's own",
-        Target::None,
         millis(own),
-        " ms",
     );
     let asked = "from the end of the last seed until all keys are decided by others";
-    findings.figure(asked, Target::AtMost(200.0), added, " ms");
+    findings.ms(asked, added).at_most(200.0);
     let asked =
         format!("checks without the store after that, {slots} slots moving among the others");
-    findings.figure(asked, Target::AtMost(0.0), 100.0 * errors(decided), " %");
+    findings
+        .percent(asked, 100.0 * errors(decided))
+        .at_most(0.0);
     findings.keys(cluster.keys_and_expires());
     findings
 }

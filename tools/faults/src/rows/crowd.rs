@@ -5,11 +5,7 @@ use std::time::Duration;
 use tollgate_test_support::{Crowd, Turns};
 use tollgate_tests::RedisServer;
 
-use crate::{
-    findings::{Findings, Target},
-    load::part,
-    pace::Pace,
-};
+use crate::{findings::Findings, load::part, pace::Pace};
 
 /// The word that makes this program one of the processes.
 pub(crate) const PROCESS: &str = "crowd";
@@ -53,18 +49,12 @@ pub(super) async fn shared(pace: Pace) -> Findings {
         let (turns, keys) = run(crowd).await;
         let asked =
             format!("longest wait {max_wait:?}: least share of a process, over any {SHARED:?}");
-        findings.figure(
-            asked,
-            Target::AtLeast(35.0),
-            turns.least_share(SHARED),
-            " %",
-        );
-        findings.figure(
-            "the same: turns used",
-            Target::AtLeast(LEAST),
-            turns.share_of_time(),
-            " %",
-        );
+        findings
+            .percent(asked, turns.least_share(SHARED))
+            .at_least(35.0);
+        findings
+            .percent("the same: turns used", turns.share_of_time())
+            .at_least(LEAST);
         findings.keys(keys);
     }
     findings

@@ -6,7 +6,7 @@ use tollgate::{Outage, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{LARGE, Load, Sample, decides, limiter, quantile},
     pace::Pace,
 };
@@ -46,40 +46,29 @@ pub(super) async fn far(pace: Pace) -> Findings {
         .filter(|it| it.began >= began + KNOWN && it.began < near)
         .copied()
         .collect();
-    findings.figure(
+    findings.ms(
         "check time in the first second, p99",
-        Target::None,
         quantile(&first, 0.99),
-        " ms",
     );
-    findings.figure(
-        "check time after it, p99",
-        Target::AtMost(0.2),
-        quantile(&known, 0.99),
-        " ms",
-    );
+    findings
+        .ms("check time after it, p99", quantile(&known, 0.99))
+        .at_most(0.2);
     let others = known
         .iter()
         .filter(|it| it.reason != Some("distant"))
         .count();
-    findings.figure(
-        "checks after it with another reason",
-        Target::AtMost(0.0),
-        others as f64,
-        "",
-    );
-    findings.figure(
-        "calls to the server after it",
-        Target::AtMost(0.0),
-        sent as f64,
-        "",
-    );
+    findings
+        .count("checks after it with another reason", others as f64)
+        .at_most(0.0);
+    findings
+        .count("calls to the server after it", sent as f64)
+        .at_most(0.0);
     let added = again.as_secs_f64() * 1_000.0;
-    findings.figure(
-        "from a short round trip to the next decision by the store",
-        Target::AtMost(1_000.0),
-        added,
-        " ms",
-    );
+    findings
+        .ms(
+            "from a short round trip to the next decision by the store",
+            added,
+        )
+        .at_most(1_000.0);
     findings
 }

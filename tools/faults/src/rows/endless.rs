@@ -14,7 +14,7 @@ use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use super::{floods::heap_mib, network::memory};
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{LARGE, Load, Sample, decides, limiter, quantile},
     pace::Pace,
 };
@@ -95,30 +95,21 @@ async fn sent(pace: Pace, begin: &str, again: &str) -> Findings {
     proxy.set(Mode::Pass);
     decides(&large, "acme").await;
     let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings.figure(
-        "memory in use, growth, most",
-        Target::AtMost(8.0),
-        heap,
-        " MiB",
-    );
-    findings.figure(
-        "memory of the process, growth, most",
-        Target::AtMost(32.0),
-        process,
-        " MiB",
-    );
-    findings.figure(
-        "longest decision",
-        Target::AtMost(70.0),
-        quantile(&samples, 1.0),
-        " ms",
-    );
-    findings.figure(
-        format!("checks without an answer, of {}", samples.len()),
-        Target::AtMost(0.0),
-        refused as f64,
-        "",
-    );
+    findings
+        .figure("memory in use, growth, most", heap, " MiB")
+        .at_most(8.0);
+    findings
+        .figure("memory of the process, growth, most", process, " MiB")
+        .at_most(32.0);
+    findings
+        .ms("longest decision", quantile(&samples, 1.0))
+        .at_most(70.0);
+    findings
+        .count(
+            format!("checks without an answer, of {}", samples.len()),
+            refused as f64,
+        )
+        .at_most(0.0);
     findings.keys(server.keys_and_expires());
     findings
 }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use tollgate::{Limiter, Policy, PolicySet, Quota, RedisStore};
+use tollgate::{Limiter, Policy, PolicySet, Quota};
 use tollgate_tests::RedisServer;
 use tollgate_tower::{
     KeyExtractor,
@@ -10,9 +10,9 @@ use tollgate_tower::{
 };
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     heap::HEAP,
-    load::{decides, patient_limiter},
+    load::{decides, patient_limiter, store_at},
     pace::Pace,
 };
 
@@ -46,21 +46,14 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
         client.clone().into(),
     )
     .await;
-    findings.figure(
-        asked("keys at the server", "each limited alone"),
-        Target::None,
-        flat.keys,
-        "",
-    );
+    findings.count(asked("keys at the server", "each limited alone"), flat.keys);
     findings.figure(
         asked("growth of the server", "each limited alone"),
-        Target::None,
         flat.server_mib,
         " MiB",
     );
     findings.figure(
         asked("growth of the heap", "each limited alone"),
-        Target::None,
         flat.heap_mib,
         " MiB",
     );
@@ -68,32 +61,28 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
     let networks = PeerIp::new().prefixes(Prefixes::ipv6([44, 64]));
     let nested = flood(&mut findings, requests, networks, [site, client].into()).await;
     let levels = format!("within a /44 of {SITE} a day");
-    findings.figure(
-        asked("admitted", &levels),
-        Target::AtMost(SITE as f64),
-        nested.admitted as f64,
-        "",
-    );
+    findings
+        .count(asked("admitted", &levels), nested.admitted as f64)
+        .at_most(SITE as f64);
     // One key for the network, and one for each request that it admitted.
-    findings.figure(
-        asked("keys at the server", &levels),
-        Target::AtMost((SITE + 1) as f64),
-        nested.keys,
-        "",
-    );
-    findings.figure(
-        asked("growth of the server", &levels),
-        Target::AtMost(2.0),
-        nested.server_mib,
-        " MiB",
-    );
+    findings
+        .count(asked("keys at the server", &levels), nested.keys)
+        .at_most((SITE + 1) as f64);
+    findings
+        .figure(
+            asked("growth of the server", &levels),
+            nested.server_mib,
+            " MiB",
+        )
+        .at_most(2.0);
     // The remembered denials have a table of fixed size.
-    findings.figure(
-        asked("growth of the heap", &levels),
-        Target::AtMost(16.0),
-        nested.heap_mib,
-        " MiB",
-    );
+    findings
+        .figure(
+            asked("growth of the heap", &levels),
+            nested.heap_mib,
+            " MiB",
+        )
+        .at_most(16.0);
     findings
 }
 
@@ -104,9 +93,7 @@ async fn flood(
     policies: PolicySet,
 ) -> Growth {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr()))
-        .await
-        .expect("a store");
+    let store = store_at(&server).await;
     let limiter = patient_limiter(store, policies);
     decides(&limiter, key(extractor, u64::MAX)).await;
     // The scripts, the tasks and the queue have their size before the flood.

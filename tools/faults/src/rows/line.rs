@@ -11,7 +11,7 @@ use tollgate::{Key, Limiter, Outage, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{LARGE, Load, Sample, decides, quantile},
     pace::Pace,
 };
@@ -67,28 +67,17 @@ async fn checked<F: Future<Output = ()>>(disturb: impl FnOnce(Arc<Proxy>) -> F) 
 fn late(findings: &mut Findings, most: f64, samples: &[Sample]) {
     let degraded = samples.iter().filter(|it| it.reason.is_some()).count();
     let share = 100.0 * degraded as f64 / samples.len().max(1) as f64;
-    findings.figure(
-        "decided without the store",
-        Target::AtMost(most),
-        share,
-        " %",
-    );
+    findings
+        .percent("decided without the store", share)
+        .at_most(most);
     let opened = samples
         .iter()
         .filter(|it| it.reason == Some("breaker"))
         .count();
-    findings.figure(
-        "of these because the breaker was open",
-        Target::AtMost(0.0),
-        opened as f64,
-        "",
-    );
-    findings.figure(
-        "check time, p99",
-        Target::None,
-        quantile(samples, 0.99),
-        " ms",
-    );
+    findings
+        .count("of these because the breaker was open", opened as f64)
+        .at_most(0.0);
+    findings.ms("check time, p99", quantile(samples, 0.99));
 }
 
 pub(super) async fn jump(pace: Pace) -> Findings {
@@ -120,17 +109,11 @@ pub(super) async fn jump(pace: Pace) -> Findings {
         let each = round_trip + Duration::from_millis(2);
         let most = TASKS as f64 * (until - from).as_secs_f64() / each.as_secs_f64();
         let share = 100.0 * decided as f64 / most;
-        let target = if round_trip == far {
-            Target::AtLeast(80.0)
-        } else {
-            Target::None
-        };
-        findings.figure(
-            format!("decisions {name}, of those that the round trip allows"),
-            target,
-            share,
-            " %",
-        );
+        let asked = format!("decisions {name}, of those that the round trip allows");
+        let figure = findings.percent(asked, share);
+        if round_trip == far {
+            figure.at_least(80.0);
+        }
     }
     findings
 }

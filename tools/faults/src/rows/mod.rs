@@ -23,7 +23,6 @@ mod rest;
 mod runtime;
 pub(crate) mod sentinel;
 mod server;
-mod service;
 mod soak;
 mod stall;
 
@@ -104,9 +103,6 @@ pub(crate) const ALL: &[Row] = rows! {
     "D4" "PostgreSQL: an administrator ends all connections" postgres::ended;
     "D5" "PostgreSQL: serialization failures" postgres::timeouts;
     "D6" "PostgreSQL: a wrong password, a missing table, a standby …" postgres::refused;
-    "V1" "the service for Envoy: more connections than descriptors" service::descriptors;
-    "V2" "the service for Envoy: a flood of one port" service::one_port;
-    "V3" "the service for Envoy: slow and idle clients" service::slow;
 };
 
 /// Load for longer than the rows take together.

@@ -6,8 +6,8 @@ use tollgate::{Cost, Limiter, Outage, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
-    load::{AMOUNT, LARGE, Load, decides, limiter, ready},
+    findings::Findings,
+    load::{AMOUNT, LARGE, Load, decides, degraded, limiter, ready},
     pace::Pace,
 };
 
@@ -28,30 +28,19 @@ pub(super) async fn kills(pace: Pace) -> Findings {
     decides(&large, "acme").await;
     let made = received() - before;
     let samples = load.end().await;
-    let degraded = samples
-        .iter()
-        .filter(|sample| sample.reason.is_some())
-        .count() as f64;
+    let degraded = degraded(&samples);
     let share = 100.0 * degraded / samples.len() as f64;
-    findings.figure(
+    findings.percent(
         "checks decided without the store, a kill each 100 ms",
-        Target::None,
         share,
-        " %",
     );
     let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings.figure(
-        "checks without an answer",
-        Target::AtMost(0.0),
-        refused as f64,
-        "",
-    );
-    findings.figure(
-        "new connections per kill",
-        Target::AtMost(1.0),
-        made / f64::from(kills),
-        "",
-    );
+    findings
+        .count("checks without an answer", refused as f64)
+        .at_most(0.0);
+    findings
+        .count("new connections per kill", made / f64::from(kills))
+        .at_most(1.0);
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -99,18 +88,19 @@ pub(super) async fn nonsense(pace: Pace) -> Findings {
         }
     }
     assert!(right > 0);
-    findings.figure(
-        format!("decisions misread, of {}", right + wrong),
-        Target::AtMost(0.0),
-        f64::from(wrong),
-        "",
-    );
-    findings.figure(
-        "memory of the process, growth",
-        Target::AtMost(32.0),
-        (most - before).max(0.0),
-        " MiB",
-    );
+    findings
+        .count(
+            format!("decisions misread, of {}", right + wrong),
+            f64::from(wrong),
+        )
+        .at_most(0.0);
+    findings
+        .figure(
+            "memory of the process, growth",
+            (most - before).max(0.0),
+            " MiB",
+        )
+        .at_most(32.0);
     findings.keys(server.keys_and_expires());
     findings
 }

@@ -9,7 +9,7 @@ use tollgate::{Key, Outage, Policy, Quota, RedisStore, Store, store::ReplicaGrou
 use tollgate_tests::{Process, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{LARGE, decides, limiter, millis, part, restart, sample},
     pace::Pace,
 };
@@ -57,24 +57,22 @@ pub(super) async fn replicas(_: Pace) -> Findings {
             process.wait_for_line(&format!("outage {outages}: "));
         }
         let share = f64::from(admitted) / f64::from(AMOUNT);
-        findings.figure(
-            format!("{number} replicas: admitted in all, to the quota"),
-            Target::AtMost(1.0),
-            share,
-            "",
-        );
+        findings
+            .count(
+                format!("{number} replicas: admitted in all, to the quota"),
+                share,
+            )
+            .at_most(1.0);
         let least = f64::from(AMOUNT - number as u32) / f64::from(AMOUNT);
-        findings.figure(
-            format!("{number} replicas: the same, but for rounding"),
-            Target::AtLeast(least),
-            share,
-            "",
-        );
-        findings.figure(
+        findings
+            .count(
+                format!("{number} replicas: the same, but for rounding"),
+                share,
+            )
+            .at_least(least);
+        findings.ms(
             format!("{number} replicas: known to all after"),
-            Target::None,
             millis(known),
-            " ms",
         );
     }
     findings.keys(server.keys_and_expires());

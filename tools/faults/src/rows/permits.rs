@@ -14,7 +14,7 @@ use tollgate_test_support::permits::{
 use tollgate_tests::{RedisServer, WallClock, wait};
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{PATIENT, millis, part},
     pace::Pace,
 };
@@ -91,25 +91,19 @@ impl TakenOver {
     /// The work is cancelled with its permit, so no number exceeds the limit.
     fn findings(&self, life: Duration) -> Findings {
         let (mut findings, limit) = (Findings::default(), AT_ONCE as f64);
-        findings.figure(
-            format!("permits held, of {limit}, most"),
-            Target::AtMost(limit),
-            self.held.into(),
-            "",
-        );
-        findings.figure(
-            format!("in progress, of {limit}, most"),
-            Target::AtMost(limit),
-            self.at_once as f64,
-            "",
-        );
+        findings
+            .count(format!("permits held, of {limit}, most"), self.held.into())
+            .at_most(limit);
+        findings
+            .count(
+                format!("in progress, of {limit}, most"),
+                self.at_once as f64,
+            )
+            .at_most(limit);
         let after = millis(self.free_after.saturating_sub(life));
-        findings.figure(
-            "free again, after the life of the permits",
-            Target::AtMost(1000.0),
-            after,
-            " ms",
-        );
+        findings
+            .ms("free again, after the life of the permits", after)
+            .at_most(1000.0);
         findings.keys(self.keys);
         findings
     }
@@ -150,14 +144,13 @@ impl Forgotten {
     fn report(&self, what: &str, findings: &mut Findings, life: Duration) {
         let limit = AT_ONCE as f64;
         let asked = format!("{what}: in progress, of {limit}, most");
-        findings.figure(asked, Target::AtMost(2.0 * limit), self.at_once as f64, "");
+        findings
+            .count(asked, self.at_once as f64)
+            .at_most(2.0 * limit);
         let asked = format!("{what}: more than {limit} in progress for");
-        findings.figure(
-            asked,
-            Target::AtMost(millis(life / 2)),
-            millis(self.above_for),
-            " ms",
-        );
+        findings
+            .ms(asked, millis(self.above_for))
+            .at_most(millis(life / 2));
         findings.keys(self.keys);
     }
 }
@@ -261,20 +254,17 @@ pub(super) async fn away(pace: Pace) -> Findings {
     let (at_once, went_on_us, back) = rounds(pace, round).await;
     let (limit, ms) = (AT_ONCE as f64, millis(life));
     let asked = format!("longer than a life: in progress, of {limit}, most");
-    findings.figure(asked, Target::AtMost(limit), at_once as f64, "");
+    findings.count(asked, at_once as f64).at_most(limit);
     let went_on = millis(Duration::from_micros(went_on_us));
-    findings.figure(
-        "the same: work goes on without the server for",
-        Target::AtMost(ms),
-        went_on,
-        " ms",
-    );
-    findings.figure(
-        "the same: from its first answer until all are in use",
-        Target::AtMost(1500.0),
-        millis(back),
-        " ms",
-    );
+    findings
+        .ms("the same: work goes on without the server for", went_on)
+        .at_most(ms);
+    findings
+        .ms(
+            "the same: from its first answer until all are in use",
+            millis(back),
+        )
+        .at_most(1500.0);
     findings
 }
 
@@ -330,12 +320,12 @@ pub(super) async fn replica_clocks(pace: Pace) -> Findings {
     };
     let figures = rounds(pace, round).await;
     let mut findings = figures.findings(life);
-    findings.figure(
-        "work cancelled by a jump of an hour",
-        Target::AtMost(0.0),
-        figures.cancelled as f64,
-        "",
-    );
+    findings
+        .count(
+            "work cancelled by a jump of an hour",
+            figures.cancelled as f64,
+        )
+        .at_most(0.0);
     findings
 }
 
@@ -351,14 +341,11 @@ pub(super) async fn lowered(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let asked = format!("until no more than {AFTER} are in progress");
     // A renewal is a third of a life away at most. The work takes 30 ms.
-    findings.figure(
-        asked,
-        Target::AtMost((millis(life / 3) + 150.0).ceil()),
-        millis(kept_after),
-        " ms",
-    );
+    findings
+        .ms(asked, millis(kept_after))
+        .at_most((millis(life / 3) + 150.0).ceil());
     let asked = format!("begun after that while {AFTER} were in progress");
-    findings.figure(asked, Target::AtMost(0.0), begun_above as f64, "");
+    findings.count(asked, begun_above as f64).at_most(0.0);
     findings
 }
 
@@ -373,20 +360,14 @@ pub(super) async fn older_copy(pace: Pace) -> Findings {
         }
     }
     let mut findings = Findings::default();
-    findings.figure(
-        "permits lost though they fit",
-        Target::AtMost(0.0),
-        lost as f64,
-        "",
-    );
-    findings.figure(
-        "permits held, of 5, most",
-        Target::AtMost(5.0),
-        held.into(),
-        "",
-    );
+    findings
+        .count("permits lost though they fit", lost as f64)
+        .at_most(0.0);
+    findings
+        .count("permits held, of 5, most", held.into())
+        .at_most(5.0);
     let asked = "until all are counted again, after a third of a life";
     let after = millis(counted_after.saturating_sub(life / 3));
-    findings.figure(asked, Target::AtMost(500.0), after, " ms");
+    findings.ms(asked, after).at_most(500.0);
     findings
 }

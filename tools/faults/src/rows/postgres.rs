@@ -12,16 +12,13 @@ use tollgate_test_support::{POSTGRES, client, new_table, patient_limiter, remain
 use tollgate_tests::PostgresServer;
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{AMOUNT, LARGE, Load, Sample, decides, millis, quantile, sample, until},
     pace::Pace,
 };
 
-/// A check is two trips and a commit, on a machine that all rows share.
+/// A check is two trips and a commit, on a machine that all rows share. It takes 20 ms more at most.
 const DEADLINE: Duration = Duration::from_millis(100);
-
-/// The bound of a check: its deadline, and 20 ms.
-const LONGEST: Target = Target::AtMost(120.0);
 
 fn builder(server: &PostgresServer) -> PostgresStoreBuilder {
     PostgresStore::builder(server.url_at(server.addr()))
@@ -48,26 +45,27 @@ async fn charged(findings: &mut Findings, store: &PostgresStore, samples: &[Samp
         .iter()
         .filter(|sample| sample.reason.is_none())
         .count() as u64;
-    findings.figure(
-        "decisions by the store",
-        Target::AtLeast(1.0),
-        given as f64,
-        "",
-    );
-    findings.figure(
-        "units that were given and are not spent",
-        Target::AtMost(0.0),
-        given.saturating_sub(spent) as f64,
-        "",
-    );
+    findings
+        .figure("decisions by the store", given as f64, "")
+        .at_least(1.0);
+    findings
+        .figure(
+            "units that were given and are not spent",
+            given.saturating_sub(spent) as f64,
+            "",
+        )
+        .at_most(0.0);
     let degraded = samples.len() as u64 - given;
-    findings.figure(
-        "units that are spent beyond all checks",
-        Target::AtMost(0.0),
-        spent.saturating_sub(given + degraded) as f64,
-        "",
-    );
-    findings.figure("longest check", LONGEST, quantile(samples, 1.0), " ms");
+    findings
+        .figure(
+            "units that are spent beyond all checks",
+            spent.saturating_sub(given + degraded) as f64,
+            "",
+        )
+        .at_most(0.0);
+    findings
+        .figure("longest check", quantile(samples, 1.0), " ms")
+        .at_most(120.0);
 }
 
 pub(super) async fn killed(_: Pace) -> Findings {
@@ -83,12 +81,9 @@ pub(super) async fn killed(_: Pace) -> Findings {
     restarted.await.expect("it starts");
     let up = Instant::now();
     let added = millis(decides(&large, "acme").await - up);
-    findings.figure(
-        "from its start to the first decision",
-        Target::AtMost(1_200.0),
-        added,
-        " ms",
-    );
+    findings
+        .figure("from its start to the first decision", added, " ms")
+        .at_most(1_200.0);
     charged(&mut findings, &store, &load.end().await).await;
     findings
 }
@@ -126,12 +121,9 @@ pub(super) async fn promoted(_: Pace) -> Findings {
     let up = Instant::now();
     synchronous(&client(&servers.1).await, "").await;
     let added = millis(decides(&large, "acme").await - up);
-    findings.figure(
-        "from the promotion to the first decision",
-        Target::AtMost(1_500.0),
-        added,
-        " ms",
-    );
+    findings
+        .figure("from the promotion to the first decision", added, " ms")
+        .at_most(1_500.0);
     charged(&mut findings, &store, &load.end().await).await;
     findings
 }
@@ -160,12 +152,9 @@ async fn raised(findings: &mut Findings, table: &str, begin: &str, end: &str) {
     sql.batch_execute(end).await.expect(end);
     let over = Instant::now();
     let added = millis(decides(&large, "acme").await - over);
-    findings.figure(
-        "from its end to the first decision",
-        Target::AtMost(1_200.0),
-        added,
-        " ms",
-    );
+    findings
+        .figure("from its end to the first decision", added, " ms")
+        .at_most(1_200.0);
     charged(findings, &store, &load.end().await).await;
 }
 
@@ -242,17 +231,11 @@ pub(super) async fn refused(_: Pace) -> Findings {
         named += usize::from(first.reason == Some(word));
         longest = longest.max(millis(second.took));
     }
-    findings.figure(
-        "refusals with their own word, of 7",
-        Target::AtLeast(7.0),
-        named as f64,
-        "",
-    );
-    findings.figure(
-        "longest check after the first",
-        Target::AtMost(70.0),
-        longest,
-        " ms",
-    );
+    findings
+        .figure("refusals with their own word, of 7", named as f64, "")
+        .at_least(7.0);
+    findings
+        .figure("longest check after the first", longest, " ms")
+        .at_most(70.0);
     findings
 }

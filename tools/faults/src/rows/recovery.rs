@@ -9,8 +9,8 @@ use tollgate::{Key, Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{Process, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
-    load::{LARGE, Load, PATIENT, decides, limiter, millis, part, restart, sample},
+    findings::Findings,
+    load::{LARGE, Load, PATIENT, decides, limiter, millis, part, restart, sample, store_at},
     pace::Pace,
 };
 
@@ -22,12 +22,9 @@ pub(super) async fn late(pace: Pace) -> Findings {
     let limiter = limiter(&store, LARGE, Outage::default());
     let first = sample(&limiter, "acme").await;
     assert!(first.is_allowed && first.reason.is_some());
-    findings.figure(
-        "the first check, without the server",
-        Target::AtMost(70.0),
-        millis(first.took),
-        " ms",
-    );
+    findings
+        .ms("the first check, without the server", millis(first.took))
+        .at_most(70.0);
     let load = Load::start(&limiter, 4, ["acme".into()]);
     tokio::time::sleep(pace.of(Duration::from_secs(3), Duration::from_millis(500))).await;
     let answered = restart(&server).await;
@@ -35,19 +32,13 @@ pub(super) async fn late(pace: Pace) -> Findings {
         .await
         .saturating_duration_since(answered);
     let samples = load.end().await;
-    findings.figure(
-        "from its first answer to the first decision",
-        Target::AtMost(200.0),
-        millis(added),
-        " ms",
-    );
+    findings
+        .ms("from its first answer to the first decision", millis(added))
+        .at_most(200.0);
     let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings.figure(
-        "checks without an answer or refused",
-        Target::AtMost(0.0),
-        refused as f64,
-        "",
-    );
+    findings
+        .count("checks without an answer or refused", refused as f64)
+        .at_most(0.0);
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -58,9 +49,7 @@ pub(super) async fn killed(pace: Pace) -> Findings {
     let (mut added, mut extra, mut local, mut degraded) = (Duration::ZERO, 0.0_f64, 0.0_f64, 0);
     for round in 0..pace.of(5, 1) {
         let server = Arc::new(RedisServer::start());
-        let store = RedisStore::connect(server.url_at(server.addr()))
-            .await
-            .expect("a store");
+        let store = store_at(&server).await;
         let small = limiter(
             &store,
             Policy::token_bucket("small", Quota::per_day(BURST)),
@@ -105,30 +94,19 @@ pub(super) async fn killed(pace: Pace) -> Findings {
         );
         findings.keys(server.keys_and_expires());
     }
-    findings.figure(
-        "extra bursts of a key by the store",
-        Target::AtMost(1.0),
-        extra,
-        "",
-    );
-    findings.figure(
-        "bursts of a key by the local share in the gap",
-        Target::AtMost(1.0),
-        local,
-        "",
-    );
-    findings.figure(
+    findings
+        .count("extra bursts of a key by the store", extra)
+        .at_most(1.0);
+    findings
+        .count("bursts of a key by the local share in the gap", local)
+        .at_most(1.0);
+    findings.count(
         "checks decided without it in the gap, most",
-        Target::None,
         degraded as f64,
-        "",
     );
-    findings.figure(
-        "outage beyond the server's own, longest",
-        Target::AtMost(50.0),
-        millis(added),
-        " ms",
-    );
+    findings
+        .ms("outage beyond the server's own, longest", millis(added))
+        .at_most(50.0);
     findings
 }
 
@@ -156,19 +134,13 @@ pub(super) async fn processes(pace: Pace) -> Findings {
     }
     let bodies = server.calls("eval") as f64;
     let each = (received - ours).max(0.0) / PROCESSES as f64;
-    findings.figure(
-        "new connections in the first second, per process",
-        Target::AtMost(1.0),
-        each,
-        "",
-    );
+    findings
+        .count("new connections in the first second, per process", each)
+        .at_most(1.0);
     // Three scripts: for one key, for many, and for the count of replicas.
-    findings.figure(
-        "scripts sent with their body, per process",
-        Target::AtMost(3.0),
-        bodies / 8.0,
-        "",
-    );
+    findings
+        .count("scripts sent with their body, per process", bodies / 8.0)
+        .at_most(3.0);
     findings.keys(server.keys_and_expires());
     findings
 }

@@ -12,8 +12,8 @@ use tollgate::{Cost, ErrorKind, Limiter, Outage, RedisStore};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
-    load::{LARGE, decides, limiter, millis},
+    findings::Findings,
+    load::{LARGE, decides, limiter, millis, store_at},
     pace::Pace,
 };
 
@@ -86,19 +86,14 @@ async fn met(large: &Limiter, callers: usize, time: Duration, raise: impl FnOnce
 
 fn report(findings: &mut Findings, callers: usize, most: f64, met: &Met) {
     let asked = format!("reservations that waited until their deadline, {callers} callers");
-    findings.figure(asked, Target::AtMost(most), met.waited as f64, "");
-    findings.figure(
+    findings.count(asked, met.waited as f64).at_most(most);
+    findings.ms(
         "the same, the last of them after the fault",
-        Target::None,
         millis(met.until),
-        " ms",
     );
-    findings.figure(
-        "the same, the longest reservation",
-        Target::AtMost(70.0),
-        millis(met.longest),
-        " ms",
-    );
+    findings
+        .ms("the same, the longest reservation", millis(met.longest))
+        .at_most(70.0);
 }
 
 /// Three deadlines open the breaker. All callers that wait by then have had their deadline, or end
@@ -107,9 +102,7 @@ pub(super) async fn silent(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {
         let server = RedisServer::start();
-        let store = RedisStore::connect(server.url_at(server.addr()))
-            .await
-            .expect("a store");
+        let store = store_at(&server).await;
         let large = limiter(&store, LARGE, Outage::local(1));
         decides(&large, "acme").await;
         let time = pace.of(Duration::from_secs(3), Duration::from_millis(700));
@@ -147,9 +140,7 @@ pub(super) async fn dead(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {
         let server = Arc::new(RedisServer::start());
-        let store = RedisStore::connect(server.url_at(server.addr()))
-            .await
-            .expect("a store");
+        let store = store_at(&server).await;
         let large = limiter(&store, LARGE, Outage::local(1));
         decides(&large, "acme").await;
         let killing = Arc::clone(&server);

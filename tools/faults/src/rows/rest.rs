@@ -7,7 +7,7 @@ use tollgate::{Outage, RedisStore};
 use tollgate_tests::{Proxy, RedisServer};
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{LARGE, decides, limiter, millis, sample},
     pace::Pace,
 };
@@ -38,24 +38,15 @@ pub(super) async fn forgotten(pace: Pace) -> Findings {
             dials = dials.max(proxy.accepted() - 1);
         }
     }
-    findings.figure(
-        "checks decided without a healthy store",
-        Target::AtMost(0.0),
-        f64::from(lost),
-        "",
-    );
-    findings.figure(
-        "longest first check",
-        Target::AtMost(50.0),
-        millis(longest),
-        " ms",
-    );
-    findings.figure(
-        "new connections, most",
-        Target::AtMost(1.0),
-        dials as f64,
-        "",
-    );
+    findings
+        .count("checks decided without a healthy store", f64::from(lost))
+        .at_most(0.0);
+    findings
+        .ms("longest first check", millis(longest))
+        .at_most(50.0);
+    findings
+        .count("new connections, most", dials as f64)
+        .at_most(1.0);
     findings.keys(server.keys_and_expires());
     findings
 }

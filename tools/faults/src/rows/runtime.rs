@@ -10,8 +10,8 @@ use tollgate_tests::RedisServer;
 use tower::{Layer, ServiceExt};
 
 use crate::{
-    findings::{Findings, Target},
-    load::{LARGE, Load, decides, limiter, millis, quantile, ready, until},
+    findings::Findings,
+    load::{LARGE, Load, decides, degraded, limiter, millis, quantile, ready, until},
     pace::Pace,
 };
 
@@ -24,12 +24,12 @@ pub(super) async fn ends(pace: Pace) -> Findings {
     blocked(&mut findings, &large, pace).await;
     decides(&large, "acme").await;
     until("the connections that were", async || open() <= before).await;
-    findings.figure(
-        "connections and files that leaked",
-        Target::AtMost(0.0),
-        open().saturating_sub(before) as f64,
-        "",
-    );
+    findings
+        .count(
+            "connections and files that leaked",
+            open().saturating_sub(before) as f64,
+        )
+        .at_most(0.0);
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -59,7 +59,7 @@ async fn ended(findings: &mut Findings, server: &RedisServer, pace: Pace) {
         longest = longest.max(decides(&large, "acme").await - end);
     }
     let asked = "from the end of a runtime to the first decision in another";
-    findings.figure(asked, Target::AtMost(200.0), millis(longest), " ms");
+    findings.ms(asked, millis(longest)).at_most(200.0);
 }
 
 /// Makes handlers panic behind the layer and tasks panic during checks, which must not affect
@@ -97,24 +97,21 @@ async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
         unwound += u32::from(task.await.is_err_and(|error| error.is_panic()));
     }
     let samples = load.end().await;
-    let without = samples
-        .iter()
-        .filter(|sample| sample.reason.is_some())
-        .count() as f64;
-    findings.figure(
-        format!("checks of others without the store, {unwound} panics"),
-        Target::AtMost(0.0),
-        without,
-        "",
-    );
+    let without = degraded(&samples);
+    findings
+        .count(
+            format!("checks of others without the store, {unwound} panics"),
+            without,
+        )
+        .at_most(0.0);
     let decided = memory.check("acme").await.is_ok()
         && large.check("acme").await.is_ok_and(|it| !it.is_degraded());
-    findings.figure(
-        "stores of 2 that do not decide after that",
-        Target::AtMost(0.0),
-        f64::from(!decided),
-        "",
-    );
+    findings
+        .count(
+            "stores of 2 that do not decide after that",
+            f64::from(!decided),
+        )
+        .at_most(0.0);
 }
 
 /// Blocks one worker of two for half a second.
@@ -132,21 +129,16 @@ async fn blocked(findings: &mut Findings, large: &Limiter, pace: Pace) {
         samples.extend(load.end().await);
     }
     let refused = samples.iter().filter(|sample| !sample.is_allowed).count() as f64;
-    findings.figure(
-        "a worker of two is blocked: checks without an answer",
-        Target::AtMost(0.0),
-        refused,
-        "",
-    );
-    findings.figure(
-        "the same: check time, p99.9",
-        Target::None,
-        quantile(&samples, 0.999),
-        " ms",
-    );
+    findings
+        .count(
+            "a worker of two is blocked: checks without an answer",
+            refused,
+        )
+        .at_most(0.0);
+    findings.ms("the same: check time, p99.9", quantile(&samples, 0.999));
     let asked = "the same: from its end to the next decision by the store, longest";
     // The probes slow down, because they are answered meanwhile and checks are not.
-    findings.figure(asked, Target::AtMost(1_200.0), millis(added), " ms");
+    findings.ms(asked, millis(added)).at_most(1_200.0);
 }
 
 fn open() -> usize {

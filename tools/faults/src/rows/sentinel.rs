@@ -6,7 +6,7 @@ use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_tests::{Process, RedisSentinels, RedisServer, server::calls_of};
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{LARGE, Load, PATIENT, announced, decides, limiter, millis, sample, until},
     pace::Pace,
 };
@@ -51,18 +51,10 @@ pub(super) async fn killed(pace: Pace) -> Findings {
         own = own.max(announced - killed);
         added = added.max(decided.saturating_duration_since(announced));
     }
-    findings.figure(
-        "the Sentinels' own outage, longest",
-        Target::None,
-        millis(own),
-        " ms",
-    );
-    findings.figure(
-        "beyond it, until the store decides, longest",
-        Target::AtMost(50.0),
-        millis(added),
-        " ms",
-    );
+    findings.ms("the Sentinels' own outage, longest", millis(own));
+    findings
+        .ms("beyond it, until the store decides, longest", millis(added))
+        .at_most(50.0);
     findings
 }
 
@@ -103,19 +95,14 @@ pub(super) async fn planned(pace: Pace) -> Findings {
     let stayed = stays(&RedisSentinels::start(false)).await;
     let asked =
         "with min-replicas-to-write 1: admissions at the old master by a process that stays there";
-    findings.figure(asked, Target::AtMost(0.0), stayed, "");
-    findings.figure(
-        "traffic at the old master after the switch, longest",
-        Target::AtMost(100.0),
-        millis(stray),
-        " ms",
-    );
-    findings.figure(
-        "checks without the store, most",
-        Target::None,
-        degraded as f64,
-        "",
-    );
+    findings.count(asked, stayed).at_most(0.0);
+    findings
+        .ms(
+            "traffic at the old master after the switch, longest",
+            millis(stray),
+        )
+        .at_most(100.0);
+    findings.count("checks without the store, most", degraded as f64);
     findings
 }
 
@@ -144,30 +131,21 @@ const SPLIT: Policy = Policy::token_bucket("split", Quota::per_day(1_000));
 pub(super) async fn partition(_: Pace) -> Findings {
     let mut findings = Findings::default();
     let (both, _, left) = cut_off(false).await;
-    findings.figure(
-        "bursts of a key that both masters admit",
-        Target::AtMost(2.0),
-        both,
-        "",
-    );
+    findings
+        .count("bursts of a key that both masters admit", both)
+        .at_most(2.0);
     let (both, stray, left_too) = cut_off(true).await;
-    findings.figure(
-        "the same with min-replicas-to-write 1",
-        Target::AtMost(2.0),
-        both,
-        "",
-    );
+    findings
+        .count("the same with min-replicas-to-write 1", both)
+        .at_most(2.0);
     let asked = "with it: traffic at the old master after the cut, min-replicas-max-lag 2";
     // The server counts in whole seconds, and checks once a second.
-    findings.figure(asked, Target::AtMost(4_200.0), millis(stray), " ms");
+    findings.ms(asked, millis(stray)).at_most(4_200.0);
     // The store asks the Sentinels once a second, and connecting may take as long.
     let asked = "from the end of the cut until the new master is asked, longest";
-    findings.figure(
-        asked,
-        Target::AtMost(2_200.0),
-        millis(left.max(left_too)),
-        " ms",
-    );
+    findings
+        .ms(asked, millis(left.max(left_too)))
+        .at_most(2_200.0);
     findings
 }
 

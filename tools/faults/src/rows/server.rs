@@ -6,10 +6,10 @@ use tollgate::{Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, RefusingState, refusing_state};
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{
         AMOUNT, LARGE, Load, connected, decides, limiter, millis, patient_limiter, quantile, ready,
-        remaining, sample, until,
+        remaining, sample, store_at, until,
     },
     pace::Pace,
 };
@@ -34,37 +34,28 @@ async fn meets(findings: &mut Findings, state: RefusingState) {
         .iter()
         .filter(|sample| sample.reason == Some(word))
         .count() as f64;
-    findings.figure(
-        format!("checks counted as `{word}`"),
-        Target::AtLeast(1.0),
-        counted,
-        "",
-    );
+    findings
+        .count(format!("checks counted as `{word}`"), counted)
+        .at_least(1.0);
     let degraded = samples.iter().filter(|sample| sample.reason.is_some());
-    findings.figure(
-        format!("{word}: longest check"),
-        Target::AtMost(70.0),
-        quantile(degraded, 1.0),
-        " ms",
-    );
-    findings.figure(
-        format!("{word}: from its end to the first decision"),
-        Target::AtMost(1_200.0),
-        added,
-        " ms",
-    );
+    findings
+        .ms(format!("{word}: longest check"), quantile(degraded, 1.0))
+        .at_most(70.0);
+    findings
+        .ms(format!("{word}: from its end to the first decision"), added)
+        .at_most(1_200.0);
     if word == refusing_state::OUT_OF_MEMORY.reason {
         let decided = samples
             .iter()
             .filter(|sample| sample.reason.is_none())
             .count() as u64;
         let spent = AMOUNT - remaining(&patient_limiter(store.clone(), LARGE), "acme").await;
-        findings.figure(
-            "charges of checks that it did not decide",
-            Target::AtMost(0.0),
-            spent.abs_diff(decided) as f64,
-            "",
-        );
+        findings
+            .count(
+                "charges of checks that it did not decide",
+                spent.abs_diff(decided) as f64,
+            )
+            .at_most(0.0);
     }
     // The keys that make loading slow never expire.
     if word != refusing_state::LOADING.reason {
@@ -105,9 +96,7 @@ pub(super) async fn too_few_replicas(_: Pace) -> Findings {
 pub(super) async fn eviction(_: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr()))
-        .await
-        .expect("a store");
+    let store = store_at(&server).await;
     let policies = [
         "allkeys-lru",
         "volatile-lru",
@@ -125,27 +114,19 @@ pub(super) async fn eviction(_: Pace) -> Findings {
         let found = store.diagnose([]).await.expect("it answers");
         warned += f64::from(found.iter().any(|it| it.code() == "TOLLGATE-EVICTION"));
     }
-    findings.figure(
-        "eviction policies warned of, of 5",
-        Target::AtLeast(5.0),
-        warned,
-        "",
-    );
+    findings
+        .count("eviction policies warned of, of 5", warned)
+        .at_least(5.0);
     // A flood of keys evicts exhausted ones and so resets their limits: reported, without a target.
     let lost = flooded("allkeys-lru").await;
-    findings.figure(
+    findings.count(
         format!("allkeys-lru: spent quotas of {VICTIMS} that a flood lifts"),
-        Target::None,
         lost,
-        "",
     );
     let lost = flooded("noeviction").await;
-    findings.figure(
-        format!("noeviction: the same, of {VICTIMS}"),
-        Target::AtMost(0.0),
-        lost,
-        "",
-    );
+    findings
+        .count(format!("noeviction: the same, of {VICTIMS}"), lost)
+        .at_most(0.0);
     findings
 }
 
@@ -243,12 +224,7 @@ pub(super) async fn read_only(_: Pace) -> Findings {
     refusing_state::READ_ONLY.leave(&server);
     decides(&large, "acme").await;
     let samples = load.end().await;
-    findings.figure("READONLY per connection", Target::AtMost(1.0), each, "");
-    findings.figure(
-        "longest check",
-        Target::AtMost(70.0),
-        quantile(&samples, 1.0),
-        " ms",
-    );
+    findings.count("READONLY per connection", each).at_most(1.0);
+    findings.longest_check(&samples);
     findings
 }

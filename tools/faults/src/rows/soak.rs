@@ -9,14 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{Limiter, Outage, Policy, Quota};
 use tollgate_tests::RedisServer;
 
 use super::network::memory;
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     heap::HEAP,
-    load::{LARGE, decides, limiter},
+    load::{LARGE, decides, limiter, store_at},
     pace::Pace,
 };
 
@@ -43,9 +43,7 @@ struct Look {
 pub(super) async fn load(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr()))
-        .await
-        .expect("a store");
+    let store = store_at(&server).await;
     let (large, small) = (
         limiter(&store, LARGE, Outage::default()),
         // Most of its keys are denied most of the time.
@@ -106,13 +104,7 @@ pub(super) async fn load(pace: Pace) -> Findings {
     let asked = format!(
         "checks without an answer, of {checks} in {minutes} min, connections killed each 10 s"
     );
-    findings.figure(asked, Target::AtMost(0.0), errors as f64, "");
-    // A minute is too short for a figure per hour.
-    let target = if pace.is_quick {
-        Target::None
-    } else {
-        Target::AtMost(1.0)
-    };
+    findings.count(asked, errors as f64).at_most(0.0);
     let minute = looks.len().min(60);
     for (which, part) in [
         ("first", &looks[..minute]),
@@ -121,7 +113,6 @@ pub(super) async fn load(pace: Pace) -> Findings {
         let least = part.iter().map(heap_of).fold(f64::INFINITY, f64::min) * 1_024.0;
         findings.figure(
             format!("in use on the heap, least of the {which} minute"),
-            Target::None,
             least,
             " KiB",
         );
@@ -137,12 +128,12 @@ pub(super) async fn load(pace: Pace) -> Findings {
         ("the process' memory", slope(&looks, |look| look.resident)),
     ] {
         let grown = 100.0 * slope / size;
-        findings.figure(
-            format!("growth of {what}, from minute {} on", warm / 60),
-            target,
-            grown,
-            " % an hour",
-        );
+        let asked = format!("growth of {what}, from minute {} on", warm / 60);
+        let figure = findings.figure(asked, grown, " % an hour");
+        // A minute is too short for a figure per hour.
+        if !pace.is_quick {
+            figure.at_most(1.0);
+        }
     }
     for (asked, of) in [
         ("open files", (|look| look.files) as fn(&Look) -> f64),
@@ -151,12 +142,12 @@ pub(super) async fn load(pace: Pace) -> Findings {
         let values: Vec<f64> = looks.iter().map(of).collect();
         let most = values.iter().copied().fold(0.0, f64::max);
         let grown = most - values[0];
-        findings.figure(
-            format!("{asked}, most above those of the first look"),
-            Target::AtMost(0.0),
-            grown,
-            "",
-        );
+        findings
+            .count(
+                format!("{asked}, most above those of the first look"),
+                grown,
+            )
+            .at_most(0.0);
     }
     findings.keys(server.keys_and_expires());
     findings

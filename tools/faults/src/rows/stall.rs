@@ -10,10 +10,10 @@ use tollgate::{Outage, RedisStore};
 use tollgate_tests::RedisServer;
 
 use crate::{
-    findings::{Findings, Target},
+    findings::Findings,
     load::{
         AMOUNT, LARGE, Load, Sample, decides, limiter, millis, patient_limiter, quantile,
-        remaining, sample,
+        remaining, sample, store_at,
     },
     pace::Pace,
 };
@@ -22,9 +22,7 @@ pub(super) async fn server(pace: Pace) -> Findings {
     const TASKS: usize = 16;
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr()))
-        .await
-        .expect("a store");
+    let store = store_at(&server).await;
     let large = limiter(&store, LARGE, Outage::default());
     let (mut stalled, mut added, mut most, mut met) = (Vec::new(), Duration::ZERO, 0.0_f64, 0);
     for round in 0..pace.of(30_u64, 6) {
@@ -68,40 +66,33 @@ pub(super) async fn server(pace: Pace) -> Findings {
     // that reached theirs before: their tasks have asked again.
     let asked =
         format!("checks that met a stall before the breaker opened, of {TASKS} tasks, most");
-    findings.figure(asked, Target::AtMost((TASKS + 2) as f64), met as f64, "");
+    findings
+        .count(asked, met as f64)
+        .at_most((TASKS + 2) as f64);
     let late = sent.len();
     let asked = format!("check time of those, {late} in all, p50");
-    findings.figure(asked, Target::None, quantile(&sent, 0.5), " ms");
-    findings.figure(
-        "the same, p99.9",
-        Target::AtMost(55.0),
-        quantile(&sent, 0.999),
-        " ms",
-    );
-    findings.figure(
-        "the same, longest",
-        Target::AtMost(70.0),
-        quantile(&sent, 1.0),
-        " ms",
-    );
-    findings.figure(
-        "check time after the breaker opened, p99",
-        Target::AtMost(0.2),
-        quantile(&open, 0.99),
-        " ms",
-    );
-    findings.figure(
-        "charges per call that was sent",
-        Target::AtMost(1.0),
-        most,
-        "",
-    );
-    findings.figure(
-        "from going on to the first decision, longest",
-        Target::AtMost(20.0),
-        millis(added),
-        " ms",
-    );
+    findings.ms(asked, quantile(&sent, 0.5));
+    findings
+        .ms("the same, p99.9", quantile(&sent, 0.999))
+        .at_most(55.0);
+    findings
+        .ms("the same, longest", quantile(&sent, 1.0))
+        .at_most(70.0);
+    findings
+        .ms(
+            "check time after the breaker opened, p99",
+            quantile(&open, 0.99),
+        )
+        .at_most(0.2);
+    findings
+        .count("charges per call that was sent", most)
+        .at_most(1.0);
+    findings
+        .ms(
+            "from going on to the first decision, longest",
+            millis(added),
+        )
+        .at_most(20.0);
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -133,19 +124,11 @@ pub(super) async fn pool(pace: Pace) -> Findings {
             samples.push(task.await.expect("a task"));
         }
     }
-    findings.figure(
-        "longest check",
-        Target::AtMost(70.0),
-        quantile(&samples, 1.0),
-        " ms",
-    );
+    findings.longest_check(&samples);
     let without = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings.figure(
-        "checks without an answer",
-        Target::AtMost(0.0),
-        without as f64,
-        "",
-    );
+    findings
+        .count("checks without an answer", without as f64)
+        .at_most(0.0);
     findings.keys(server.keys_and_expires());
     findings
 }

@@ -7,7 +7,6 @@ mod forwarding;
 mod grpc;
 mod kinds;
 mod ratelimit;
-mod replicas;
 mod retries;
 
 /// A group of rows.
@@ -61,11 +60,5 @@ pub(crate) const ALL: &[Group] = &[
         about: "The rate limit filter of Envoy asks the service before each request, over HTTP and gRPC, in both modes. The \
                 service or its Redis may be away. The checks are those of Envoy's rate limit service.",
         run: ratelimit::run,
-    },
-    Group {
-        name: "replicas",
-        title: "Two replicas on one Redis",
-        about: "Two processes at the limit for a minute (5 s in the short form). Together they never admit more than the bound.",
-        run: replicas::run,
     },
 ];

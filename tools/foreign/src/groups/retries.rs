@@ -24,7 +24,7 @@ const FIELDS: [(&str, &str, &str); 8] = [
 ];
 
 pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
-    let (server, greeter) = (
+    let (server, hosted) = (
         Hosted::start(waits::router()),
         Hosted::start(greeter::router()),
     );
@@ -48,8 +48,11 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
         "sdk_retries.py",
         &json!({"server": server.address().to_string()}),
     ));
-    let greeter = greeter.address().to_string();
-    lines.extend(clients.run("grpcio_retries.py", &json!({"greeter": greeter})));
+    let charged = Hosted::start(greeter::charged());
+    lines.extend(clients.run(
+        "grpcio_retries.py",
+        &json!({"greeter": hosted.address().to_string(), "charged": charged.address().to_string()}),
+    ));
     lines
 }
 

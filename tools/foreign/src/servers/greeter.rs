@@ -4,7 +4,11 @@
 use axum::{Router, http::request::Parts};
 use tollgate::{Cost, Limiter, MemoryStore};
 use tollgate_examples_grpc::{Greeting, helloworld::greeter_server::GreeterServer};
-use tollgate_tonic::{GrpcStatus, key::Metadata};
+use tollgate_tonic::{
+    GrpcStatus,
+    key::Metadata,
+    messages::{MessageCharge, MessageLayer},
+};
 use tonic::service::Routes;
 
 use super::waits::{SLOW, Seen};
@@ -20,6 +24,15 @@ pub(crate) fn router() -> Router {
             .into_axum_router()
             .layer(layer),
     )
+}
+
+/// Returns the greeter with each message of its streams charged.
+pub(crate) fn charged() -> Router {
+    let limiter = Limiter::new(MemoryStore::new(), SLOW);
+    let calls = tollgate_tonic::builder(limiter, Metadata::new("x-key"));
+    Routes::new(GreeterServer::new(Greeting))
+        .into_axum_router()
+        .layer(MessageLayer::new(calls, MessageCharge::sent()))
 }
 
 fn cost(request: &Parts) -> Cost {

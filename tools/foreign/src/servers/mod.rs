@@ -9,7 +9,6 @@ pub(crate) mod answers;
 pub(crate) mod greeter;
 pub(crate) mod kinds;
 pub(crate) mod plain;
-pub(crate) mod replica;
 pub(crate) mod waits;
 
 /// A server in this process, on a free port of 127.0.0.1. Dropping the value ends it.

@@ -3,8 +3,9 @@
 
 use tollgate::{
     Lease, Policy, PolicySet, Quota,
-    testing::lease::{Call, Demand, HeldUnits},
+    testing::{Demand, HeldUnits},
 };
+use tollgate_test_support::calls::Call;
 use tollgate_test_support::leases::{Account, step};
 
 use crate::random::Random;

@@ -44,7 +44,6 @@ pub(crate) fn print_efficiency() {
     println!(
         "| units/s | replicas | load | trips per check | trips/s | of the ideal | least and most |"
     );
-    println!("|---|---|---|---|---|---|---|");
     for run in efficiency::runs() {
         let Figures {
             of_ideal,

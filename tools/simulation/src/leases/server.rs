@@ -2,8 +2,9 @@
 
 use tollgate::{
     Lease, Policy, PolicySet,
-    testing::lease::{Call, Grant, Stamp},
+    testing::{Grant, Stamp},
 };
+use tollgate_test_support::calls::Call;
 use tollgate_test_support::leases::{Account, Answer, step};
 
 use super::mistake::Mistake;

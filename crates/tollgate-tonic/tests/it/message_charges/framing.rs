@@ -80,12 +80,7 @@ async fn messages_are_charged_in_frames_of_any_size() {
     for (count, code) in [(5, "0"), (6, "8")] {
         for size in [1, 2, 4, 5, 6, 7, 8, 13, 1000] {
             let layer = layer(limiter(FIVE), MessageCharge::received());
-            let server = serve(
-                Server::builder()
-                    .layer(layer)
-                    .add_service(EchoServer::new(Echoing)),
-            )
-            .await;
+            let server = serve_behind(layer).await;
             let frames: Vec<_> = bytes(count)
                 .chunks(size)
                 .map(Bytes::copy_from_slice)
@@ -116,23 +111,9 @@ async fn outside_the_grpc_web_layer_binary_messages_are_charged() {
 /// Asserts that a gRPC-Web client receives five messages, and then a denial.
 async fn assert_sixth_is_denied(mut client: WebClient) {
     // gRPC-Web sends the trailers in the form of a message, which must cost nothing.
-    let (all, status) = texts(
-        client
-            .server(request_from("other", message(5)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (all, status) = streamed(&mut client, "other", 5).await;
     assert_eq!((all.len(), status.map(|status| status.code())), (5, None));
-    let (some, status) = texts(
-        client
-            .server(request_from("acme", message(9)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (some, status) = streamed(&mut client, "acme", 9).await;
     assert_eq!(some, ["0", "1", "2", "3", "4"]);
     assert_denied_with_details(&status.unwrap());
 }

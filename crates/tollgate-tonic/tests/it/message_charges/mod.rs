@@ -60,23 +60,9 @@ fn assert_denied_with_details(status: &Status) {
         (Code::ResourceExhausted, "rate limit exceeded"),
         "{status:?}"
     );
-    assert_eq!(
-        status
-            .get_details_retry_info()
-            .unwrap()
-            .retry_delay
-            .unwrap()
-            .as_secs(),
-        12
-    );
-    assert_eq!(
-        status.get_details_quota_failure().unwrap().violations[0].quota_id,
-        "five"
-    );
-    assert_eq!(
-        status.get_details_error_info().unwrap().reason,
-        "RATE_LIMIT_EXCEEDED"
-    );
+    assert_eq!(retry_secs(&status), 12);
+    assert_eq!(quota_of(&status), "five");
+    assert_eq!(reason_of(&status), "RATE_LIMIT_EXCEEDED");
 }
 
 #[tokio::test]
@@ -95,23 +81,9 @@ async fn a_unary_call_costs_the_same_with_charged_messages() {
 async fn a_response_stream_ends_at_the_denied_message() {
     for limiter in [limiter(FIVE), remote_limiter(FIVE)] {
         let mut client = charging_client(limiter.clone(), MessageCharge::sent()).await;
-        let (all, status) = texts(
-            client
-                .server(request_from("other", message(5)))
-                .await
-                .unwrap()
-                .into_inner(),
-        )
-        .await;
+        let (all, status) = streamed(&mut client, "other", 5).await;
         assert_eq!((all.len(), status.is_none()), (5, true));
-        let (some, status) = texts(
-            client
-                .server(request_from("acme", message(9)))
-                .await
-                .unwrap()
-                .into_inner(),
-        )
-        .await;
+        let (some, status) = streamed(&mut client, "acme", 9).await;
         assert_eq!(some, ["0", "1", "2", "3", "4"]);
         assert_denied_with_details(&status.unwrap());
         // The connection still works.
@@ -148,14 +120,7 @@ async fn a_request_stream_ends_at_the_denied_message() {
                 .unwrap_err(),
         );
         assert_eq!(codes(&mut client, "third", 1).await, [Code::Ok]);
-        let (all, status) = texts(
-            client
-                .server(request_from("third", message(20)))
-                .await
-                .unwrap()
-                .into_inner(),
-        )
-        .await;
+        let (all, status) = streamed(&mut client, "third", 20).await;
         assert_eq!((all.len(), status.is_none()), (20, true));
     }
 }
@@ -193,14 +158,7 @@ async fn over_redis_messages_are_charged_too() {
         .deadline(Duration::from_secs(30))
         .build();
     let mut client = charging_client(limiter, MessageCharge::both()).await;
-    let (some, status) = texts(
-        client
-            .server(request_from("acme", message(9)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (some, status) = streamed(&mut client, "acme", 9).await;
     assert_eq!(some, ["0", "1", "2", "3", "4"]);
     assert_eq!(status.unwrap().code(), Code::ResourceExhausted);
     let status = client
@@ -208,10 +166,7 @@ async fn over_redis_messages_are_charged_too() {
         .await
         .unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(
-        status.get_details_quota_failure().unwrap().violations[0].quota_id,
-        "five"
-    );
+    assert_eq!(quota_of(&status), "five");
 }
 
 #[tokio::test]
@@ -219,14 +174,7 @@ async fn messages_can_have_a_separate_quota() {
     let calls = limiter(TWO);
     let charge = MessageCharge::both().limiter(limiter(FIVE));
     let mut client = charging_client(calls.clone(), charge).await;
-    let (some, status) = texts(
-        client
-            .server(request_from("acme", message(9)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (some, status) = streamed(&mut client, "acme", 9).await;
     // The charge for the call includes the first message.
     assert_eq!(some.len(), 6);
     assert_denied_with_details(&status.unwrap());
@@ -242,14 +190,7 @@ async fn a_denied_message_has_the_status_options_of_the_layer() {
     let calls =
         tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).respond_with(responder);
     let mut client = client_of(Echoing, MessageLayer::new(calls, MessageCharge::both())).await;
-    let (_, sent) = texts(
-        client
-            .server(request_from("acme", message(9)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (_, sent) = streamed(&mut client, "acme", 9).await;
     let received = client
         .client(request_from("other", messages(9)))
         .await
@@ -298,14 +239,7 @@ async fn a_layer_does_not_charge_messages_to_the_limiter_of_a_layer_around_it() 
         .layer(layer(outer.clone(), MessageCharge::sent()))
         .layer(exempt);
     let mut client = client(serve(stack.add_service(EchoServer::new(Echoing))).await).await;
-    let (all, status) = texts(
-        client
-            .server(request_from("acme", message(3)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (all, status) = streamed(&mut client, "acme", 3).await;
     assert_eq!((all.len(), status.is_none()), (3, true));
     assert_eq!(remaining(&outer, "acme").await, 2);
 }
@@ -315,12 +249,7 @@ async fn messages_of_an_exempt_call_are_free() {
     let exempt = tollgate_tonic::builder(limiter(FIVE), Global)
         .exempt(tollgate_tonic::services(["echo.Echo"]));
     let layer = MessageLayer::new(exempt, MessageCharge::both());
-    let server = serve(
-        Server::builder()
-            .layer(layer)
-            .add_service(EchoServer::new(Echoing)),
-    )
-    .await;
+    let server = serve_behind(layer).await;
     let (all, status) = texts(
         client(server)
             .await
@@ -343,14 +272,7 @@ async fn a_message_that_waits_for_quota_delays_the_stream() {
         tollgate_tonic::builder(limiter, Metadata::new("x-api-key")).wait(Duration::from_secs(60));
     let mut client = client_of(Echoing, MessageLayer::new(waiting, MessageCharge::sent())).await;
     let began = std::time::Instant::now();
-    let (all, status) = texts(
-        client
-            .server(request_from("acme", message(6)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (all, status) = streamed(&mut client, "acme", 6).await;
     assert_eq!((all.len(), status.is_none()), (6, true));
     assert!(
         began.elapsed() >= Duration::from_millis(95),
@@ -363,14 +285,7 @@ async fn a_message_that_waits_for_quota_delays_the_stream() {
 async fn an_outage_ends_the_stream_with_unavailable() {
     let charge = MessageCharge::sent().limiter(unavailable_limiter());
     let mut client = charging_client(limiter(FIVE), charge).await;
-    let (some, status) = texts(
-        client
-            .server(request_from("acme", message(3)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (some, status) = streamed(&mut client, "acme", 3).await;
     assert_eq!(some, ["0"]);
     assert_eq!(status.unwrap().code(), Code::Unavailable);
 }
@@ -397,14 +312,7 @@ async fn on_one_port_messages_are_charged_and_http_is_served() {
         "hello"
     );
     let mut client = client(serve_axum(router).await).await;
-    let (some, status) = texts(
-        client
-            .server(request_from("acme", message(9)))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
+    let (some, status) = streamed(&mut client, "acme", 9).await;
     assert_eq!(some.len(), 5);
     assert_denied_with_details(&status.unwrap());
 }

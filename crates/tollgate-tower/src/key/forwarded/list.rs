@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
-/// Holds the address of an entry, or `None` if the entry is not an address.
+/// The address of an entry, or `None` if the entry is not an address.
 type Hop = Option<IpAddr>;
 
 /// Returns the entries of all lines of `X-Forwarded-For`, the last one first. Empty entries are
@@ -68,7 +68,7 @@ impl Element {
             // Without `=` the parameter is empty or malformed.
             None => self.is_malformed |= !name.is_empty(),
             Some(hop) if name.eq_ignore_ascii_case(b"for") => {
-                self.is_malformed |= self.address.replace(hop).is_some()
+                self.is_malformed |= self.address.replace(hop).is_some();
             }
             Some(_) => {}
         }

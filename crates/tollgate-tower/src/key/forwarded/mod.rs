@@ -32,10 +32,10 @@ pub use trusted::TrustedProxies;
 /// default of its API, and with `skip_xff_append: true`. A client then writes its own address. Set
 /// `use_remote_address: true` and leave `skip_xff_append` unset.
 ///
-/// The key of an IPv6 address is its first 64 bits. [`ipv6_prefix`](Self::ipv6_prefix) sets another
-/// length, and [`prefixes`](Self::prefixes) nested networks. An IPv4-mapped IPv6 address counts as
-/// IPv4. If an entry in the list is not an address (`unknown`, `_hidden`), the key is the address
-/// of the trusted proxy that wrote the entry.
+/// The key of an IPv6 address is its first 64 bits. [`prefixes`](Self::prefixes) sets another
+/// length, or nested networks. An IPv4-mapped IPv6 address counts as IPv4. If an entry in the list
+/// is not an address (`unknown`, `_hidden`), the key is the address of the trusted proxy that wrote
+/// the entry.
 ///
 /// ```
 /// use http::Request;
@@ -75,6 +75,9 @@ pub use trusted::TrustedProxies;
 /// Then send a request without the header from a second machine in another network. Its `r` must
 /// start at the whole quota. When it continues the numbers of the first machine, the proxy is not
 /// trusted, and all clients share the quota of the proxy.
+#[doc(alias = "ip")]
+#[doc(alias = "X-Forwarded-For")]
+#[doc(alias = "proxy")]
 #[derive(Clone, Debug)]
 pub struct ForwardedIp {
     source: Source,
@@ -137,17 +140,6 @@ impl ForwardedIp {
             proxies,
             prefixes: DEFAULT_PREFIXES,
         }
-    }
-
-    /// Sets the length of an IPv6 key in bits, as
-    /// [`PeerIp::ipv6_prefix`](super::PeerIp::ipv6_prefix) does. The default is 64.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the length is not between 32 and 128. In a `const` this fails the build.
-    #[must_use]
-    pub const fn ipv6_prefix(self, bits: u8) -> Self {
-        self.prefixes(peer::one_prefix(bits))
     }
 
     /// Sets the networks of the key, as [`PeerIp::prefixes`](super::PeerIp::prefixes) does.

@@ -8,7 +8,7 @@ use tollgate::{Cost, Costs, Decision, Limiter};
 use super::RateLimitBuilder;
 use crate::{
     charge::{CostOfOutcome, FinalCost, Outcome},
-    rate_limit::builder::RequestLimiterSource,
+    rate_limit::options::RequestLimiterSource,
 };
 
 impl<K, R> RateLimitBuilder<K, R> {

@@ -3,7 +3,6 @@
 
 mod charging;
 mod headers;
-mod options;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -16,17 +15,29 @@ use crate::{
     labels::MetricLabels,
     rate_limit::{
         limits::Limits,
+        options::{CostOf, NetworkOptions, Options},
         reservation::{EstimateOf, ReserveOptions},
         source::LimiterSource,
     },
     rejection::Problem,
 };
-pub(crate) use options::{CostOf, NetworkOptions, Options, RequestLimiterSource};
 
 /// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
 ///
 /// [`RateLimitLayer::builder`](crate::RateLimitLayer::builder) creates it. Every option is off by
 /// default, or has the default that it describes.
+///
+/// | to … | options |
+/// |---|---|
+/// | set what a request spends | [`cost`](Self::cost), [`costs`](Self::costs), [`priority`](Self::priority) |
+/// | spend when the response is there | [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after), [`final_cost`](Self::final_cost), [`final_costs`](Self::final_costs), [`clear_on`](Self::clear_on) |
+/// | reserve an estimate, and count what is used | [`reserve`](Self::reserve) |
+/// | let requests wait instead of denying them | [`wait`](Self::wait) |
+/// | leave requests out | [`exempt`](Self::exempt), [`networks`](Self::networks) |
+/// | introduce a limit step by step | [`shadow`](Self::shadow), [`enforcement`](Self::enforcement) |
+/// | choose the header fields | [`header_format`](Self::header_format), [`header_formats`](Self::header_formats), [`quota_unit`](Self::quota_unit), [`quota_units`](Self::quota_units), [`partition_key`](Self::partition_key), [`retry_jitter`](Self::retry_jitter), [`mark_degraded`](Self::mark_degraded), [`expose_headers`](Self::expose_headers) |
+/// | build the rejection | [`respond_with`](Self::respond_with), [`responder`](Self::responder) |
+/// | tell the service, metrics and the log | [`expose_decisions`](Self::expose_decisions), [`expose_request_limiter`](Self::expose_request_limiter), [`metric_labels`](Self::metric_labels), [`rpc_name`](Self::rpc_name) |
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RateLimitBuilder<K, R = Problem> {
     limiters: LimiterSource,
@@ -323,6 +334,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// }
     /// # }
     /// ```
+    #[doc(alias = "dry run")]
     pub fn shadow(self, is_shadow: bool) -> Self {
         self.enforcement(Enforcement::share(if is_shadow { 0 } else { 100 }))
     }

@@ -19,10 +19,9 @@ use crate::{
     gate::{Gate, Gated, take_ready},
     key::{BoxedKey, KeyExtractor},
     rate_limit::{
-        answer::Admission,
         builder::RateLimitBuilder,
         layer::RateLimitLayer,
-        request::{Step, Verdict},
+        request::{Admission, Step, Verdict},
     },
     rejection::{Problem, Respond},
 };

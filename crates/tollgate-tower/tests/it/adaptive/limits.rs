@@ -33,6 +33,12 @@ fn end(limiter: &AdaptiveLimiter, clock: &Clock, count: usize, latency: Duration
     }
 }
 
+/// Ends `count` requests with success, after so many milliseconds each.
+fn succeed(limiter: &AdaptiveLimiter, clock: &Clock, count: usize, millis: u64) {
+    let latency = Duration::from_millis(millis);
+    end(limiter, clock, count, latency, Signal::Success);
+}
+
 fn latencies() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -100,13 +106,7 @@ fn a_limit_that_is_no_number_is_dropped_and_others_are_cut_to_the_bounds() {
             .limits(10..=50)
             .clock(clock.clone())
             .build();
-        end(
-            &limiter,
-            &clock,
-            12,
-            Duration::from_millis(10),
-            Signal::Success,
-        );
+        succeed(&limiter, &clock, 12, 10);
         assert_eq!(limiter.limit(), expected, "{next}");
     }
 }
@@ -118,22 +118,10 @@ fn a_window_closes_after_its_length_with_enough_samples() {
         .clock(clock.clone())
         .build();
     // Enough samples, too early. Ignored requests are no samples.
-    end(
-        &limiter,
-        &clock,
-        12,
-        Duration::from_millis(1),
-        Signal::Success,
-    );
+    succeed(&limiter, &clock, 12, 1);
     end(&limiter, &clock, 1, Duration::from_secs(1), Signal::Ignore);
     assert_eq!((limiter.limit(), limiter.latency()), (20, None));
-    end(
-        &limiter,
-        &clock,
-        1,
-        Duration::from_millis(1),
-        Signal::Success,
-    );
+    succeed(&limiter, &clock, 1, 1);
     assert_eq!(
         (limiter.limit(), limiter.latency()),
         (33, Some(Duration::from_millis(1)))
@@ -187,13 +175,7 @@ fn an_overload_that_meets_another_thread_counts_in_the_next_window() {
         .clock(clock.clone())
         .build();
     this.set(limiter.clone()).unwrap();
-    end(
-        &limiter,
-        &clock,
-        36,
-        Duration::from_millis(10),
-        Signal::Success,
-    );
+    succeed(&limiter, &clock, 36, 10);
     assert_eq!(*windows.lock().unwrap(), [false, true, false]);
 }
 
@@ -303,31 +285,13 @@ fn a_baseline_of_few_windows_follows_a_service_that_has_become_slow() {
             let limiter = AdaptiveLimiter::builder(algorithm(windows))
                 .clock(clock.clone())
                 .build();
-            end(
-                &limiter,
-                &clock,
-                12,
-                Duration::from_millis(20),
-                Signal::Success,
-            );
-            end(
-                &limiter,
-                &clock,
-                12,
-                Duration::from_millis(100),
-                Signal::Success,
-            );
+            succeed(&limiter, &clock, 12, 20);
+            succeed(&limiter, &clock, 12, 100);
             // Only a window that uses half of the limit moves it.
             let slots: Vec<_> = (0..10)
                 .map(|_| limiter.try_acquire(Class::CRITICAL).unwrap())
                 .collect();
-            end(
-                &limiter,
-                &clock,
-                12,
-                Duration::from_millis(100),
-                Signal::Success,
-            );
+            succeed(&limiter, &clock, 12, 100);
             drop(slots);
             limiter.limit()
         };
@@ -347,13 +311,7 @@ fn a_class_that_may_not_use_half_of_the_limit_raises_it_when_its_requests_are_sh
         let builder =
             AdaptiveLimiter::builder(Aimd::new(Duration::from_secs(1))).shares([1.0, 0.4]);
         let limiter = builder.clock(clock.clone()).build();
-        end(
-            &limiter,
-            &clock,
-            9,
-            Duration::from_millis(10),
-            Signal::Success,
-        );
+        succeed(&limiter, &clock, 9, 10);
         let slots: Vec<_> = (0..offered)
             .filter_map(|_| limiter.try_acquire(Class::new(1)).ok())
             .collect();
@@ -377,13 +335,7 @@ fn a_cancelled_request_counts_if_it_was_slower_than_the_last_window() {
         clock.advance(latency);
         drop(slot);
     };
-    end(
-        &limiter,
-        &clock,
-        15,
-        Duration::from_millis(10),
-        Signal::Success,
-    );
+    succeed(&limiter, &clock, 15, 10);
     let limit = limiter.limit();
     (0..50).for_each(|_| cancel(Duration::from_millis(9)));
     assert_eq!(
@@ -510,7 +462,7 @@ fn settings_that_make_no_sense_panic_and_name_the_value() {
                 drop(
                     AdaptiveLimiter::builder(Vegas::new())
                         .limits(std::ops::RangeInclusive::new(6, 5)),
-                )
+                );
             },
             "limit 6 is above the highest one 5",
         ),

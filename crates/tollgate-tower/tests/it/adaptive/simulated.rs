@@ -98,7 +98,7 @@ fn a_service_that_is_not_saturated_keeps_its_limit_and_sheds_nothing() {
     }
 }
 
-/// The scenario of the bench: the service takes ten times as long for ten seconds.
+/// The service takes ten times as long for ten seconds.
 #[test]
 fn critical_requests_pass_while_the_service_is_slow_and_the_limit_comes_back() {
     // 3200 requests per second fit, and 320 while the service is slow.

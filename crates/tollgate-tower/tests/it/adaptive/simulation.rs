@@ -128,9 +128,9 @@ impl Simulation {
         let id = self.next_id;
         self.slots.insert(id, slot);
         if self.working < self.workers {
-            self.start(id)
+            self.start(id);
         } else {
-            self.waiting.push_back(id)
+            self.waiting.push_back(id);
         }
     }
 

@@ -202,8 +202,8 @@ impl Fallback {
         settlement
     }
 
-    /// Returns the units of a decision that this process made in an outage to its share. The
-    /// policies of `check` are those of the decision.
+    /// Returns the units of a decision that this process made in an outage to its share. `check`
+    /// has the policies of the decision.
     pub(crate) fn refund(&self, check: Check<'_>, decision: &Decision) {
         if let Some(local) = &self.local {
             local
@@ -268,7 +268,7 @@ impl Fallback {
         }
     }
 
-    /// Logs the begin of an outage or of an overload. `deadline` is that of the failed call.
+    /// Logs the begin of an outage or of an overload. `deadline` belongs to the failed call.
     fn note_failure(&self, error: &Error, deadline: Option<Deadline>) {
         let (kind, start) = (error.kind(), start_of(deadline));
         if kind == ErrorKind::Overloaded {

@@ -19,6 +19,9 @@ pub(crate) use fallback::{Fallback, Phase};
 /// Units spent in an outage are not written to the store. After the outage, the store has its state
 /// from before. So a key may spend its share in the outage, and then the rest of its quota in the
 /// store.
+#[doc(alias = "fail open")]
+#[doc(alias = "fail closed")]
+#[doc(alias = "fallback")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {

@@ -22,6 +22,7 @@ use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
 /// it with [`run`](Self::run), or check [`is_lost`](Self::is_lost).
 ///
 /// [`ConcurrencyLimiter::acquire`]: crate::permits::ConcurrencyLimiter::acquire
+#[doc(alias = "semaphore")]
 #[must_use = "a permit that is dropped is given back"]
 pub struct Permit {
     pool: PoolRef,

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::PermitGrant;
 
-/// Holds the permits that the store granted to this replica for one key, and hands them out.
+/// Takes the permits that the store granted to this replica for one key, and hands them out.
 ///
 /// The pool never counts more permits than the store does: it counts less before it states a
 /// smaller total, and more after the reply that granted a larger one.

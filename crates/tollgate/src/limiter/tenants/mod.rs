@@ -98,6 +98,8 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// }
 /// # Ok(()) }
 /// ```
+#[doc(alias = "plan")]
+#[doc(alias = "customer")]
 pub struct TenantLimiters<T> {
     fetcher: Arc<Fetcher<T>>,
     // `moka` has expiry and shared fetches too, but no refresh in the background, and a clock of

@@ -36,7 +36,7 @@ struct WaitQueue {
     last_denial: Option<Denial>,
 }
 
-/// A denial, the time of the next attempt, and that of the turn.
+/// A denial, and the times of the next attempt and of the turn.
 #[derive(Clone, Debug)]
 pub(super) struct Denial {
     pub(super) decision: Decision,

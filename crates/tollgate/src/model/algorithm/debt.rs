@@ -14,7 +14,7 @@
 /// a double.
 pub(super) const MOST_BURSTS: u64 = 8;
 
-/// The time of the longest debt: the most bursts, of which each takes ten years.
+/// The time of the longest debt: the most bursts, if each takes ten years.
 pub(super) const MOST_US: u64 = 10 * 365 * 86_400 * 1_000_000 * MOST_BURSTS;
 
 /// Marks a stored bucket or sliding window that is in debt: 10¹⁵, which no amount and no burst

@@ -176,7 +176,7 @@ impl Meter for State {
         } else {
             self.used
         };
-        // A settlement may come with a quota that fills more slowly than that of the units.
+        // A settlement may come with a quota that fills more slowly than the one of the units.
         self.start_us
             + used
                 .div_ceil(quota.amount())

@@ -34,7 +34,7 @@ struct Failures {
     start_us: u64,
     /// The failures that count.
     count: u64,
-    /// The end of the lockout, or that of the window.
+    /// The end of the lockout, or of the window.
     until_us: u64,
     /// Is true while a lockout lasts.
     is_locked_out: bool,
@@ -194,7 +194,7 @@ impl Meter for State {
         (self.clone(), false)
     }
 
-    /// Counts failures. A lockout may be that of another amount, and stays.
+    /// Counts failures. A lockout stays, also one under another amount.
     fn owe(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, cost: u64) -> bool {
         let mut is_written = false;
         self.change(|failures| {

@@ -36,7 +36,7 @@ pub(crate) struct Refund<'a> {
 /// [`looked_at`](Self::mark_as_debt) and the bytes expect a settled state.
 ///
 /// `other` is the pace at which the state was stored, see [`Quota::pace`](crate::Quota::pace), if
-/// it is not that of the policy. Only a bucket knows its pace.
+/// the policy has another one. Only a bucket knows its pace.
 pub(crate) trait Meter: Sized + Clone + Default {
     /// A state that admits a check may be in debt. Only a sliding window counts a debt of the
     /// window before.
@@ -56,7 +56,7 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Spends a cost that fits. Only a sliding log stores the tag.
     fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]);
 
-    /// Returns the units that are counted, of which a debt has a greatest number.
+    /// Returns the units that are counted. A debt has a greatest number of them.
     fn spent(&self) -> u64;
 
     /// Returns this state at `now_us` for a settlement, and whether it was marked as a debt.

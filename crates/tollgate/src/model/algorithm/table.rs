@@ -1,4 +1,4 @@
-//! Holds what a row of the table has, what is made from the rows, and the functions over all
+//! What a row of the table has, what is made from the rows, and the functions over all
 //! algorithms.
 //!
 //! The functions derive the numbers that a caller sees from the words of a level.
@@ -24,7 +24,7 @@ pub(crate) use source;
 /// Reads an algorithm from its whole text, and from what follows its name.
 type Parse = fn(&str, &str) -> Result<Algorithm, Error>;
 
-/// Holds what other code has to know of an algorithm.
+/// What other code has to know of an algorithm.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The number of words of a level.
@@ -89,7 +89,7 @@ impl Facts {
     };
 }
 
-/// Holds a row of the table.
+/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// Counts the rows.
@@ -237,7 +237,7 @@ macro_rules! table {
 }
 
 impl Algorithm {
-    /// Returns the name of this algorithm, which is that of its constructor: `sliding_buckets`.
+    /// Returns the name of this algorithm and of its constructor: `sliding_buckets`.
     ///
     /// ```
     /// use tollgate::Algorithm;

@@ -2,7 +2,7 @@
 //!
 //! A refund counts as if the units had come back at once, at `t0`. The bucket would then have
 //! passed on what did not fit while it was nearly full. So of k units at most the least that was
-//! missing since `t0` comes back: see *Refunds* in `docs/algorithms.md`. A trace bounds it from
+//! missing since `t0` comes back: see `docs/contributors/proofs.md`. A trace bounds it from
 //! below.
 //!
 //! Every number is in microseconds. What is missing is the time until the bucket is full, in whole
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::Quota;
 
-/// Holds the units that were returned, and the least that was missing since two reservations.
+/// The units that were returned, and the least that was missing since two reservations.
 ///
 /// A refund changes the past of the other requests, too: had the units come back at once, less
 /// would have been missing since. So it lowers both least numbers.
@@ -197,7 +197,7 @@ impl Trace {
         of(self.present).max(of(self.former))
     }
 
-    /// Returns the numbers that are stored behind those of the bucket.
+    /// Returns the numbers that are stored behind the bucket.
     pub(super) fn words(&self) -> [u64; 5] {
         let Self {
             returned,

@@ -2,7 +2,7 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use super::CalendarUnit;
 
-/// Holds the boundaries of three periods in a row, in microseconds since the Unix epoch.
+/// The boundaries of three periods in a row, in microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Periods {
     /// The start of the period before.

@@ -361,7 +361,7 @@ impl Decision {
     /// next fill and the missing units. `None` for every other policy.
     ///
     /// The level of a leased policy counts units that replicas held, which may have come back. So
-    /// the time is that of the units of the request alone.
+    /// only the units of the request take time.
     pub(crate) fn ahead_of(&self, at: usize) -> Option<Span> {
         let (policy, level) = self.levels.iter(&self.policies).nth(at)?;
         let charge = self.charge();
@@ -570,7 +570,7 @@ impl fmt::Debug for PolicyState<'_> {
     }
 }
 
-/// Holds the levels of all policies of a set at one instant, in the order of the set.
+/// The levels of all policies of a set at one instant, in the order of the set.
 ///
 /// A decision is moved many times, so this type is small: it stores only the words that each
 /// algorithm uses, side by side. Up to [`INLINE`] words need no allocation, which is enough for
@@ -581,11 +581,11 @@ pub(crate) struct PolicyLevels {
     /// One bit for each policy, set when the policy denies.
     denying: u8,
     words: [u64; INLINE],
-    /// Holds what does not fit in place.
+    /// What does not fit in place.
     more: Option<Box<More>>,
 }
 
-/// Holds what few decisions have.
+/// What few decisions have.
 #[derive(Clone, Debug, Default)]
 struct More {
     /// The words after the first [`INLINE`].

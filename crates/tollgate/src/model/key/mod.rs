@@ -48,6 +48,8 @@ pub use secret::KeySecret;
 /// Neither `Debug` nor an error message of this crate shows a key.
 // The order of the fields is fixed: the words of the text are aligned, and the hash reads them as
 // they were written.
+#[doc(alias = "user")]
+#[doc(alias = "identifier")]
 #[derive(Clone)]
 #[repr(C)]
 pub struct Key {

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::call::{Grant, Report, Stamps};
 
-/// Holds granted units, and counts those that were spent.
+/// Counts units that were granted, and how many of them were spent.
 ///
-/// Times are those of a clock of the replica, in microseconds. The clock must go on while the
+/// Times are in microseconds, by a clock of the replica. The clock must go on while the
 /// machine is suspended.
 #[derive(Clone, Debug, Default)]
 pub struct HeldUnits {
@@ -77,7 +77,7 @@ impl HeldUnits {
     /// that has them now, and `None` when no grant that lives has spent as many: then the server
     /// refunds them.
     ///
-    /// It need not be the grant of which they were spent: all units that were spent are reported in
+    /// It need not be the grant from which they were spent: all units that were spent are reported in
     /// the end, once.
     pub fn refund(&mut self, now_us: u64, units: u64) -> Option<&Stamps> {
         let mut alive = self

@@ -57,6 +57,8 @@ pub(crate) const MAX_POLICIES: usize = 8;
 /// );
 /// # Ok::<(), tollgate::Error>(())
 /// ```
+#[doc(alias = "bucket")]
+#[doc(alias = "limit")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Policy {
     // Fields are compared in this order. Tenants have one policy with many quotas, so the name
@@ -305,7 +307,7 @@ impl Policy {
         }
     }
 
-    /// Returns the pace of the policy that stored a state, if it is not that of this policy.
+    /// Returns the pace of the policy that stored a state, if this policy has another one.
     #[inline]
     pub(crate) fn other_pace(&self, wrote: &Self) -> Option<f64> {
         if ptr::eq(self, wrote) {
@@ -418,7 +420,7 @@ impl fmt::Debug for Policy {
     }
 }
 
-/// Holds the name of a policy, which several policies may share.
+/// The name of a policy, which several policies may share.
 ///
 /// The hash has 32 bits and stands in each variant, so that it shares a word with the discriminant.
 /// A name takes three words and not four, because a service may have a policy for each of its

@@ -41,7 +41,7 @@ use crate::{
 #[derive(Clone)]
 pub struct PolicySet(Arc<Set>);
 
-/// Holds what a set needs beside its policies. A service may have a set for each of its tenants, so
+/// What a set needs beside its policies. A service may have a set for each of its tenants, so
 /// all that sets have in common is in their [`Shape`]. A set of one policy is two allocations: 72
 /// bytes for the set and 88 for the policy. With the 8 bytes that an allocator adds, both are a
 /// multiple of 16, so that a further word in one of them takes 16 bytes.
@@ -66,7 +66,7 @@ struct Set {
     share: ArcSwapOption<Share>,
 }
 
-/// Holds the set that each of several replicas enforces alone during an outage.
+/// The set that each of several replicas enforces alone during an outage.
 struct Share {
     replicas: NonZeroU32,
     policies: PolicySet,
@@ -441,14 +441,14 @@ impl fmt::Debug for PolicySet {
     }
 }
 
-/// Holds the policies of a set in their order. One policy is held without a list.
+/// The policies of a set in their order. One policy stands without a list.
 ///
 /// The type takes two words, and a `SmallVec` three. A service may have a set for each of its
 /// tenants.
 #[derive(Debug)]
 enum Policies {
     One(Arc<Policy>),
-    /// Holds no single policy.
+    /// More than one policy, or none.
     List(Box<[Arc<Policy>]>),
 }
 

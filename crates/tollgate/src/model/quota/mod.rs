@@ -43,6 +43,8 @@ use crate::Error;
 /// const NEVER: tollgate::Quota = tollgate::Quota::per_second(10).with_burst(0);
 /// # fn main() { let _ = NEVER; }
 /// ```
+#[doc(alias = "rate")]
+#[doc(alias = "limit")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     amount: u64,

@@ -49,7 +49,7 @@ impl Cluster {
     /// Decides a check at the server of its slot.
     pub(in crate::redis) async fn check(
         self: Arc<Self>,
-        request: CheckRequest,
+        request: Arc<CheckRequest>,
     ) -> Result<Decision, Error> {
         // A caller without a limiter may have no runtime.
         runtime::current()?;
@@ -132,14 +132,14 @@ impl Cluster {
             }
             match &reason {
                 NotExecutedReason::Moved(address) => {
-                    self.slot_moved(slot, &self.resolve(address, &sender))?
+                    self.slot_moved(slot, &self.resolve(address, &sender))?;
                 }
                 NotExecutedReason::Ask(address) => {
                     self.slot_opened(slot)?;
                     sent_to = Some(self.by_address(&self.resolve(address, &sender))?);
                 }
                 NotExecutedReason::TryAgain | NotExecutedReason::TryApart => {
-                    self.slot_opened(slot)?
+                    self.slot_opened(slot)?;
                 }
                 NotExecutedReason::Unreachable if has_refreshed => return Err(not_executed.error),
                 NotExecutedReason::Unreachable => {

@@ -40,7 +40,7 @@ pub(super) struct Member {
     kept_until: Instant,
 }
 
-/// Holds the reply of a server to `CLUSTER SLOTS`: masters and their slots.
+/// The reply of a server to `CLUSTER SLOTS`: masters and their slots.
 pub(super) type View = Vec<(RangeInclusive<u16>, Address)>;
 
 const NO_MEMBER: u16 = u16::MAX;
@@ -119,7 +119,7 @@ impl SlotMap {
         self.open.get(&slot).copied()
     }
 
-    /// Notes that a slot is in the middle of a move, and forgets those of which nothing was heard
+    /// Notes that a slot is in the middle of a move, and forgets slots that nothing was heard of
     /// for a while.
     pub(super) fn open(&mut self, slot: u16, now: Instant, until: Instant) {
         self.open.retain(|_, open| open.until + KEPT_OPEN > now);
@@ -164,7 +164,7 @@ impl SlotMap {
 }
 
 /// Reads the reply of `CLUSTER SLOTS`: ranges, each with its master first. A server that does not
-/// know its own host leaves it empty. The host is then that of the server that was `asked`.
+/// know its own host leaves it empty. The host is then the server that was `asked`.
 pub(super) fn view(reply: &Value, asked: &str) -> Result<View, Error> {
     let invalid = || {
         Error::new(

@@ -20,7 +20,7 @@ use crate::{
     runtime::{Background, Running},
 };
 
-/// Holds what is known of a cluster, and keeps it true.
+/// Knows a cluster, and keeps the knowledge true.
 ///
 /// One task refreshes the knowledge: one refresh at a time, with a pause after each. A refresh is
 /// requested when a call meets a redirect or a broken server. Refreshes go on while a server with
@@ -276,7 +276,7 @@ impl Cluster {
             let is_last = next.is_none();
             match next {
                 Some((address, server)) => {
-                    drop(questions.spawn(async move { ask(&address, &server).await }))
+                    drop(questions.spawn(async move { ask(&address, &server).await }));
                 }
                 None if questions.is_empty() => return Err(failure.unwrap_or_else(unknown)),
                 None => {}
@@ -416,7 +416,7 @@ async fn refresh(cluster: Weak<Cluster>, running: Running) {
         let is_well = cluster.is_available() && cluster.known.load().failure.is_none();
         drop(cluster);
         in_vain = if is_well { 0 } else { in_vain + 1_u32 };
-        // A replica takes time to take over, so the pauses grow later than those of a probe.
+        // A replica takes time to take over, so the pauses grow later than for a probe.
         tokio::time::sleep(server::pause(in_vain / 8, 0)).await;
         if is_well {
             let _ = timeout(

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use crate::redis::sync::{ArcSwapOption, Lock};
 
-/// Holds the shared connection, or the dial that makes the next one. Callers wait with a `W` for
+/// Keeps the shared connection, or the dial that makes the next one. Callers wait with a `W` for
 /// the end of a dial.
 ///
 /// Dials are numbered, and a connection has the number of its dial. A result that comes late is

@@ -29,7 +29,7 @@ pub(in crate::redis) struct Dialer {
     certificates: Option<Certificates>,
 }
 
-/// Holds a new connection and its record.
+/// A new connection and its record.
 pub(super) struct Opened {
     pub(super) multiplexed: MultiplexedConnection,
     pub(super) wire: Arc<Wire>,
@@ -211,7 +211,7 @@ async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStr
 /// Names a server: host and port.
 pub(in crate::redis) type Address = (String, u16);
 
-/// Holds the settings for servers whose addresses become known at run time, from Sentinels or from
+/// The settings for servers whose addresses become known at run time, from Sentinels or from
 /// a cluster.
 pub(in crate::redis) struct ConnectionTemplate {
     pub(in crate::redis) info: ConnectionInfo,

@@ -5,7 +5,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::{Error, ErrorKind, redis::protocol};
 
-/// Holds a pool of the application.
+/// A pool of the application.
 #[derive(Clone)]
 pub(in crate::redis) enum Pool {
     Server(deadpool_redis::Pool),
@@ -13,7 +13,7 @@ pub(in crate::redis) enum Pool {
     Sentinel(deadpool_redis::sentinel::Pool),
 }
 
-/// Holds a connection that a pool lent. Returns it to the pool when it is dropped, unless it was
+/// A connection that a pool lent. It returns to the pool when it is dropped, unless it was
 /// discarded: the pool might find that a discarded connection answers, and lend it again.
 pub(super) struct LentConnection {
     connection: Option<Borrowed>,
@@ -78,7 +78,7 @@ impl Borrowed {
             Self::Server(connection) => drop(deadpool_redis::Connection::take(connection)),
             #[cfg(feature = "sentinel-pool")]
             Self::Sentinel(connection) => {
-                drop(deadpool_redis::sentinel::Connection::take(connection))
+                drop(deadpool_redis::sentinel::Connection::take(connection));
             }
         }
     }

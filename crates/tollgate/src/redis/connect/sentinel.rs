@@ -42,7 +42,7 @@ struct Sentinel {
     connection: tokio::sync::Mutex<Option<Opened>>,
 }
 
-/// Holds the newest knowledge about the master.
+/// The newest knowledge about the master.
 #[derive(Default)]
 struct Known {
     /// The number of the newest decision. The Sentinels number their decisions.
@@ -50,7 +50,7 @@ struct Known {
     announced: Option<(Address, Instant)>,
 }
 
-/// Holds the answer of one Sentinel.
+/// The answer of one Sentinel.
 struct Answer {
     epoch: u64,
     master: Address,

@@ -32,7 +32,7 @@ pub(in crate::redis) enum ConnectionSource {
     Sentinels(Arc<Sentinels>),
 }
 
-/// Holds the one connection that all checks share.
+/// Keeps the one connection that all checks share.
 ///
 /// A task of its own makes the connection. A caller that gives up does not undo that work for later
 /// callers. The connection is replaced when it ends, by a [`Keeper`], and never asked for again

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use super::dialer::Stream;
 use crate::{Error, ErrorKind};
 
-/// Holds the trusted root certificates and the client certificate, both in PEM.
+/// The trusted root certificates and the client certificate, both in PEM.
 #[derive(Clone, Default)]
 pub(in crate::redis) struct Certificates {
     pub(in crate::redis) roots: Option<Vec<u8>>,

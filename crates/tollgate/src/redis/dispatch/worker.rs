@@ -6,7 +6,6 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use super::{
@@ -21,7 +20,7 @@ use crate::{
         connect::{Connection, Numbered},
         server::{CallError, Sent, Server, UnsentCount},
     },
-    runtime::{Running, now},
+    runtime::{Running, now, since_epoch},
 };
 
 /// The batches that are sent without a break.
@@ -245,13 +244,6 @@ impl Worker {
             check.reply(Err(self.server.overtaken().into()));
         }
     }
-}
-
-/// Returns the time by the clock that other processes have too.
-pub(super) fn since_epoch() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
 }
 
 /// Lets the tasks run that are ready now. Unlike `yield_now`, this does not look for what the

@@ -23,7 +23,7 @@ const DOUBLE: usize = size_of::<f64>();
 /// All policy sets must have one [`Shape`](super::Shape). The runs of a subject are added in the
 /// order in which its checks came, at least one, and exactly one if a policy is a sliding log.
 #[derive(Debug)]
-pub(crate) struct MixedArgs {
+pub struct MixedArgs {
     packed: Vec<u8>,
     now: f64,
     /// The index of the number of runs of the last subject.
@@ -34,7 +34,8 @@ pub(crate) struct MixedArgs {
 impl MixedArgs {
     /// Creates the numbers of a batch at `now`, with space for `subjects` subjects of one run and a
     /// few policies. A time of −1 stands for the server's own clock.
-    pub(crate) fn new(now: f64, subjects: usize) -> Self {
+    #[must_use]
+    pub fn new(now: f64, subjects: usize) -> Self {
         let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
         packed.extend_from_slice(&now.to_le_bytes());
         Self {
@@ -47,21 +48,22 @@ impl MixedArgs {
 
     /// Creates the numbers of a batch that takes reports and grants units. `birth` is a random
     /// number above zero.
-    pub(crate) fn leasing(now: f64, birth: u64, subjects: usize) -> Self {
+    #[must_use]
+    pub fn leasing(now: f64, birth: u64, subjects: usize) -> Self {
         let mut args = Self::new(now, 2 * subjects);
         args.push(birth as f64);
         args
     }
 
     /// Begins the next subject.
-    pub(crate) fn subject(&mut self, policies: &PolicySet) {
+    pub fn subject(&mut self, policies: &PolicySet) {
         self.quotas(policies);
         self.begin_runs();
     }
 
     /// Begins the next subject of a batch that takes reports and grants units. `want` is the number
     /// of wanted units.
-    pub(crate) fn leased_subject(&mut self, policies: &PolicySet, reports: &[Report], want: u64) {
+    pub fn leased_subject(&mut self, policies: &PolicySet, reports: &[Report], want: u64) {
         self.quotas(policies);
         self.push(reports.len() as f64);
         for report in reports {
@@ -78,7 +80,7 @@ impl MixedArgs {
 
     fn quotas(&mut self, policies: &PolicySet) {
         for_each_number(policies, self.now, |number| {
-            self.packed.extend_from_slice(&number.to_le_bytes())
+            self.packed.extend_from_slice(&number.to_le_bytes());
         });
     }
 
@@ -88,7 +90,7 @@ impl MixedArgs {
     }
 
     /// Adds a run to the last subject: `count` checks of a charge on its policies, at least one.
-    pub(crate) fn run(&mut self, charge: ChargeRef<'_>, policies: &PolicySet, count: usize) {
+    pub fn run(&mut self, charge: ChargeRef<'_>, policies: &PolicySet, count: usize) {
         push_charge(charge, policies, |number| self.push(number));
         self.push(count as f64);
         self.runs += 1;
@@ -97,7 +99,8 @@ impl MixedArgs {
     }
 
     /// Returns the packed numbers: the first argument of the call.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
         self.packed
     }
 
@@ -106,9 +109,9 @@ impl MixedArgs {
     }
 }
 
-/// Holds the outcome of a batch for one key, or of a run of checks in a mixed batch.
+/// The outcome of a batch for one key, or of a run of checks in a mixed batch.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// The number of requests that were admitted. They are the first ones.
     granted: usize,
     /// The levels after the last admitted request, and the policies that deny the next one.
@@ -119,7 +122,7 @@ pub(crate) struct Outcome {
 /// Reads the reply of a batch: packed doubles. Each key has the number of admitted requests, if
 /// they were counted, and the words as for a check. The server's time comes last. `counts` holds
 /// the number of requests of each key, and `is_capped` is true when they had ceilings.
-pub(crate) fn outcomes<'a>(
+pub fn outcomes<'a>(
     policies: &'a PolicySet,
     counts: impl ExactSizeIterator<Item = usize>,
     counted: bool,
@@ -145,7 +148,7 @@ pub(crate) fn outcomes<'a>(
 /// Reads the reply of a mixed batch: packed doubles. Each run has the number of admitted requests
 /// and all words of each policy. The server's time comes last.
 #[derive(Debug)]
-pub(crate) struct MixedReply<'a> {
+pub struct MixedReply<'a> {
     words: &'a [[u8; 8]],
     /// The number of words of a run.
     each: usize,
@@ -158,7 +161,7 @@ impl<'a> MixedReply<'a> {
     /// # Errors
     ///
     /// The reply has no time, or another number of words.
-    pub(crate) fn new(shape: &Shape, runs: usize, reply: &'a Value) -> Result<Self, Error> {
+    pub fn new(shape: &Shape, runs: usize, reply: &'a Value) -> Result<Self, Error> {
         Self::with_words(shape, runs * (shape.words() + 1), reply)
     }
 
@@ -168,7 +171,7 @@ impl<'a> MixedReply<'a> {
     /// # Errors
     ///
     /// The reply has no time, or another number of words.
-    pub(crate) fn leasing(
+    pub fn leasing(
         shape: &Shape,
         runs: usize,
         [subjects, policies]: [usize; 2],
@@ -195,7 +198,7 @@ impl<'a> MixedReply<'a> {
     /// # Errors
     ///
     /// The words are not those that the script makes, or there is no further run.
-    pub(crate) fn next(&mut self, policies: &PolicySet, count: usize) -> Result<Outcome, Error> {
+    pub fn next(&mut self, policies: &PolicySet, count: usize) -> Result<Outcome, Error> {
         let words = self.take(self.each)?;
         counted_outcome(policies, count, words, self.at_us)
     }
@@ -206,7 +209,7 @@ impl<'a> MixedReply<'a> {
     /// # Errors
     ///
     /// The words are not those that the script makes, or there is no further subject.
-    pub(crate) fn grant(&mut self, policies: &PolicySet) -> Result<Option<Grant>, Error> {
+    pub fn grant(&mut self, policies: &PolicySet) -> Result<Option<Grant>, Error> {
         let words = self.take(2 + 2 * policies.len())?;
         let number = |at: usize| word(&words[at]).and_then(count);
         let [units, life_us] = [number(0)?, number(1)?];
@@ -290,12 +293,7 @@ fn count(number: i64) -> Result<u64, Error> {
 
 impl Outcome {
     /// Returns the decision on request number `at`, counted from zero.
-    pub(crate) fn decision(
-        &self,
-        at: usize,
-        policies: &PolicySet,
-        charge: ChargeRef<'_>,
-    ) -> Decision {
+    pub fn decision(&self, at: usize, policies: &PolicySet, charge: ChargeRef<'_>) -> Decision {
         // The last admitted request, and every denied one, has the levels that the script sent.
         if at + 1 >= self.granted && (at >= self.granted || self.levels.fit()) {
             return Decision::from_levels(policies, self.levels.clone(), charge, self.at_us);

@@ -18,12 +18,12 @@ use crate::{
     },
 };
 
-/// Holds the numbers of a call as doubles, with room for those of a few policies.
+/// The numbers of a call as doubles, with room for a few policies.
 ///
 /// All are whole numbers below 2^53, so they are exact. A time of −1 stands for the server's own
 /// clock.
 #[derive(Debug, Default)]
-pub(crate) struct Packed(SmallVec<[[u8; size_of::<f64>()]; 16]>);
+pub struct Packed(SmallVec<[[u8; size_of::<f64>()]; 16]>);
 
 impl Packed {
     #[inline]
@@ -43,17 +43,14 @@ impl Deref for Packed {
 
 /// Packs the numbers of a check, or of a batch of checks that have the same policies and costs.
 #[inline]
-pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
+#[must_use]
+pub fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, now, charge, None, policies)
 }
 
 /// Packs the numbers of a check by a process whose clock differs from the time of the check.
-pub(crate) fn pack_seen(
-    now: f64,
-    seen: f64,
-    charge: ChargeRef<'_>,
-    policies: &PolicySet,
-) -> Packed {
+#[must_use]
+pub fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, seen, charge, None, policies)
 }
 
@@ -114,9 +111,9 @@ pub(super) fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl Fn
     }
 }
 
-/// Returns the numbers of a policy without those of its calendar, in the order in which its script
+/// Returns the numbers of a policy without its calendar, in the order in which its script
 /// takes them. All are whole numbers below 2^53, so a double holds them exactly.
-pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
+pub fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     let behind = algorithm::args(policy).into_iter().flatten();
     std::iter::once(policy.quota_ref().amount())
         .chain(behind)
@@ -139,7 +136,7 @@ fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
 }
 
 /// Returns the numbers of a calendar window at `now`, in the order in which its script takes them.
-/// A time below 0 stands for the server's own clock, and the periods are then those of the process.
+/// A time below 0 stands for the server's own clock, and the clock of the process then selects the periods.
 #[cfg(feature = "calendar")]
 #[cold]
 fn calendar_numbers(policy: &Policy, now: f64) -> impl Iterator<Item = u64> {
@@ -163,7 +160,7 @@ fn calendar_numbers(policy: &Policy, now: f64) -> impl Iterator<Item = u64> {
 }
 
 /// Ends the key of the outstanding units of a leased policy, behind the key of the policy.
-pub(crate) const OUTSTANDING: &[u8] = b":o";
+pub const OUTSTANDING: &[u8] = b":o";
 
 /// The bound of all numbers of a script: from here on a double cannot hold every integer.
 const EXACT: i64 = MAX_EXACT as i64;
@@ -171,7 +168,7 @@ const EXACT: i64 = MAX_EXACT as i64;
 /// Reads the reply of a check: the words of each policy, then the server's time. The first word of
 /// a policy that denies is sent as −1 − word. A bare integer is the first word of a single policy,
 /// and carries no time: `asked_us` stands for it, which is no later.
-pub(crate) fn decision(
+pub fn decision(
     policies: &PolicySet,
     charge: ChargeRef<'_>,
     asked_us: u64,

@@ -38,7 +38,7 @@ const IN_CLUSTER: &str =
     "the redis server is part of a cluster, but the store was built for a single server";
 
 /// Returns whether a call inside a script was refused because its slot is being moved, and its key
-/// is not here. Redis 8 has words of its own for a call of which some keys are here.
+/// is not here. Redis 8 has words of its own for a call with some keys that are here.
 pub(in crate::redis) fn is_refused_in_move(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| {
         text.contains("non local key") || text.contains("during rehashing of the slot")

@@ -9,13 +9,14 @@ mod replies;
 mod script;
 mod script_error;
 
-pub(crate) use crate::store::names::{write_key, write_permit_key, write_record_key};
-pub(crate) use batch::{MixedArgs, MixedReply, Outcome, outcomes};
-pub(crate) use check::{OUTSTANDING, decision, numbers, pack, pack_seen};
+pub use crate::store::names::{write_key, write_permit_key, write_record_key};
+pub(crate) use crate::store::names::{write_metered, write_policy};
+pub use batch::{MixedArgs, MixedReply, Outcome, outcomes};
+pub use check::{OUTSTANDING, Packed, decision, numbers, pack, pack_seen};
 pub(in crate::redis) use error::{
     ErrorClass, Told, connecting, error, is_refused_in_move, rejects_connection,
 };
-pub(crate) use other_calls::{
+pub use other_calls::{
     entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement,
 };
 pub(in crate::redis) use replies::{ReplyBound, ReplyScanner};

@@ -24,7 +24,7 @@ use crate::{
 /// `ahead` returns the time from the request until the bucket of a policy is full, or its queue
 /// empty. `is_capped` is true when the request had a ceiling: an interval bucket that went into
 /// debt has given out places, too.
-pub(crate) fn pack_refund(
+pub fn pack_refund(
     now: f64,
     charge: ChargeRef<'_>,
     spent: f64,
@@ -46,12 +46,8 @@ pub(crate) fn pack_refund(
 
 /// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a
 /// commit with this number.
-pub(crate) fn pack_held(
-    now: f64,
-    number: u64,
-    charge: ChargeRef<'_>,
-    policies: &PolicySet,
-) -> Packed {
+#[must_use]
+pub fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     let mut packed = Packed::default();
     let mut push = |number: f64| packed.push(number);
     push(now);
@@ -61,7 +57,7 @@ pub(crate) fn pack_held(
     packed
 }
 
-/// The bytes of a record before those of its policies.
+/// The bytes of a record before its policies.
 const RECORD_HEAD: usize = 24;
 
 /// The bytes of a policy in a record: its cost and four words.
@@ -71,7 +67,7 @@ const RECORD_POLICY: usize = 40;
 const REPEATED: i64 = 2;
 
 /// Reads the reply of a reservation: the status and the record. `asked` is the charge of the call.
-pub(crate) fn reserved(
+pub fn reserved(
     policies: &PolicySet,
     asked: ChargeRef<'_>,
     reply: &Value,
@@ -124,7 +120,7 @@ pub(crate) fn reserved(
 }
 
 /// Reads the reply of a commit.
-pub(crate) fn settlement(reply: &Value) -> Result<Settlement, Error> {
+pub fn settlement(reply: &Value) -> Result<Settlement, Error> {
     match reply {
         Value::Int(0) => Ok(Settlement::Lapsed),
         Value::Int(1) => Ok(Settlement::Settled),
@@ -135,7 +131,7 @@ pub(crate) fn settlement(reply: &Value) -> Result<Settlement, Error> {
 
 /// Reads the entries of a log: the server's time, then the list. Leaves out entries older than
 /// `period_us`, and elements that are not entries.
-pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
+pub fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
     let Value::Array(reply) = reply else {
         return Err(invalid(format_args!("no list")));
     };
@@ -155,7 +151,8 @@ pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error>
 
 /// Packs the numbers of a call for permits, as doubles. A time of −1 stands for the server's own
 /// clock.
-pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
+#[must_use]
+pub fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
     let numbers = [
         now,
         request.limit.into(),
@@ -175,7 +172,7 @@ pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
 }
 
 /// Reads the reply to a call for permits.
-pub(crate) fn permit_grant(reply: &Value) -> Result<PermitGrant, Error> {
+pub fn permit_grant(reply: &Value) -> Result<PermitGrant, Error> {
     read(reply).ok_or_else(|| {
         Error::new(
             ErrorKind::Protocol,

@@ -27,7 +27,7 @@ const SLOTS: usize = super::hash_slot::SLOTS * 2 * 1024;
 /// The lists inside of lists that a reply may have. `CLUSTER SLOTS` and `HELLO` have four.
 const DEPTH: usize = 8;
 
-/// Holds the greatest length of a reply of one server. It grows with what the store asks for.
+/// The greatest length of a reply of one server. It grows with what the store asks for.
 #[derive(Clone, Debug)]
 pub(in crate::redis) struct ReplyBound(Arc<AtomicUsize>);
 

@@ -6,6 +6,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    ptr,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
     time::Duration,
@@ -129,10 +130,10 @@ impl Server {
         subjects: impl IntoIterator<Item = (&'a PolicySet, &'a Key)>,
         command: &mut Cmd,
     ) {
-        let mut text = self.begin_key();
+        let mut names = self.names();
         for (policies, key) in subjects {
             for policy in policies.iter() {
-                self.add_key(policy, key, &mut text, command);
+                names.add(policy, key, command);
             }
         }
     }
@@ -144,9 +145,9 @@ impl Server {
         key: &Key,
         command: &mut Cmd,
     ) {
-        let mut text = self.begin_key();
+        let mut names = self.names();
         for policy in policies.iter().filter(|policy| policy.is_own(key)) {
-            self.add_key(policy, key, &mut text, command);
+            names.add(policy, key, command);
         }
     }
 
@@ -178,15 +179,12 @@ impl Server {
         text
     }
 
-    /// Adds one key. `text` begins with the head of every key, and its rest is written again.
-    #[inline]
-    fn add_key(&self, policy: &Policy, key: &Key, text: &mut Vec<u8>, command: &mut Cmd) {
-        text.truncate(self.key_head.len());
-        protocol::write_key(policy, key, text);
-        command.arg(text.as_slice());
-        if policy.is_leased() {
-            text.extend_from_slice(protocol::OUTSTANDING);
-            command.arg(text.as_slice());
+    fn names<'a>(&self) -> Names<'a> {
+        Names {
+            text: self.begin_key(),
+            head: self.key_head.len(),
+            policy: None,
+            tail: Vec::new(),
         }
     }
 
@@ -317,6 +315,36 @@ async fn follow_master(server: Weak<Server>, mut watch: MasterWatch) {
         };
         if changed {
             server.master_changed();
+        }
+    }
+}
+
+/// Writes the keys of a call. Most keys of a batch have the policy of the one before, so the end that
+/// they have in common is written once.
+struct Names<'a> {
+    /// Begins with the head of every key. Its rest is written again.
+    text: Vec<u8>,
+    head: usize,
+    /// The policy whose keys end with `tail`.
+    policy: Option<&'a Policy>,
+    tail: Vec<u8>,
+}
+
+impl<'a> Names<'a> {
+    #[inline]
+    fn add(&mut self, policy: &'a Policy, key: &Key, command: &mut Cmd) {
+        if !self.policy.is_some_and(|last| ptr::eq(last, policy)) {
+            self.tail.clear();
+            protocol::write_policy(policy, &mut self.tail);
+            self.policy = Some(policy);
+        }
+        self.text.truncate(self.head);
+        protocol::write_metered(policy, key, &mut self.text);
+        self.text.extend_from_slice(&self.tail);
+        command.arg(self.text.as_slice());
+        if policy.is_leased() {
+            self.text.extend_from_slice(protocol::OUTSTANDING);
+            command.arg(self.text.as_slice());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{iter, sync::Arc};
 
 use crate::store::sync::{ArcSwapOption, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Holds up to two entries for each hash. A lookup takes no lock. An entry that was requested
+/// Keeps up to two entries for each hash. A lookup takes no lock. An entry that was requested
 /// before its key was forgotten is not inserted afterwards.
 pub(crate) struct EpochTable<T>(Box<[Pair<T>]>);
 

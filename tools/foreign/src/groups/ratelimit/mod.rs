@@ -13,8 +13,8 @@ use crate::{
     servers::{Hosted, plain},
 };
 
+mod ending;
 mod filter;
-mod operation;
 mod routes;
 
 use filter::Filter;
@@ -31,7 +31,7 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
         lines.extend(answers(clients, mode));
     }
     lines.extend(failures(clients));
-    lines.extend(operation::run(clients));
+    lines.extend(ending::run(clients));
     lines
 }
 

@@ -4,10 +4,8 @@ mod fault;
 
 use proptest::{prelude::*, sample::select};
 use redis::Value;
-use tollgate::{
-    Algorithm, Cost, Decision, ErrorKind, Key, Policy, PolicySet, Quota,
-    testing::{self, MixedBatch, MixedSubject, Script},
-};
+use tollgate::{Algorithm, Cost, Decision, ErrorKind, Key, Policy, PolicySet, Quota, testing};
+use tollgate_test_support::calls::{self, MixedBatch, MixedSubject, Script};
 
 use crate::{equal, hold};
 
@@ -435,7 +433,7 @@ fn said(decision: &Decision, words: &Said, at_us: u64, later: u64) -> Result<(),
 
 fn entries(reply: &Value) -> Result<(), String> {
     const PERIOD_US: u64 = 3_600_000_000;
-    let found = refused(testing::entries(PERIOD_US, reply.clone()))?;
+    let found = refused(calls::entries(PERIOD_US, reply.clone()))?;
     let expected = match reply {
         Value::Array(pair) => match pair.as_slice() {
             [Value::Int(now), Value::Array(list)] => Some(

@@ -1,6 +1,7 @@
 //! Calls and their answers, which may be late, lost, or in another order.
 
-use tollgate::testing::lease::{Call, Grant};
+use tollgate::testing::Grant;
+use tollgate_test_support::calls::Call;
 
 use super::{Message, World};
 use crate::leases::mistake::Mistake;

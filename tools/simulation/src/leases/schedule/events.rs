@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Policy, PolicySet, testing::lease::Grant};
+use tollgate::{Policy, PolicySet, testing::Grant};
 
 use super::{Message, World, policies};
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tollgate::{
     Lease, Policy, PolicySet, Quota,
-    testing::lease::{Call, Grant, HeldUnits, Stamps},
+    testing::{Grant, HeldUnits, Stamps},
 };
+use tollgate_test_support::calls::Call;
 
 use super::{mistake::Mistake, oracle::Oracle, server::Server};
 use crate::random::Random;

@@ -17,59 +17,6 @@ impl Bench {
     }
 }
 
-#[test]
-fn waits_are_exact_in_debt() {
-    for (seed, policy) in (1..).zip(many()) {
-        let bench = Bench::new(policy);
-        let mut random = Random(seed * 7_919);
-        for _ in 0..60 {
-            bench.pass(random.step(bench.policy()));
-            let burst = bench.policy().quota().burst();
-            bench.owe(random.below(3 * burst + 1));
-            let cost = random.cost(bench.policy());
-            let Some(retry) = one(&bench.check(cost)).retry else {
-                continue;
-            };
-            let numbers = one(&bench.check(0));
-            let why = format!("{:?} {numbers:?} {retry}", bench.policy());
-            assert!(retry > 0 && retry <= numbers.reset, "{why}");
-            if numbers.remaining == 0 {
-                bench.pass(numbers.more - 1);
-                assert!(!bench.admits(1), "{why}");
-                bench.pass(1);
-                assert_eq!(bench.remaining(), one(&bench.check(0)).remaining);
-                assert!(bench.remaining() > 0, "{why}");
-                bench.pass(retry.saturating_sub(numbers.more));
-            } else {
-                bench.pass(retry - 1);
-                assert!(!bench.admits(cost), "{why}");
-                bench.pass(1);
-            }
-            assert!(bench.admits(cost), "{why}");
-        }
-    }
-}
-
-#[test]
-fn a_policy_in_debt_allows_what_costs_nothing_and_has_nothing_left() {
-    for policy in many() {
-        let bench = Bench::new(policy);
-        let burst = bench.policy().quota().burst();
-        bench.owe(2 * burst);
-        let numbers = one(&bench.check(0));
-        assert!(
-            numbers.allowed && numbers.remaining == 0,
-            "{:?} {numbers:?}",
-            bench.policy()
-        );
-        assert!(
-            !bench.admits(1) && !bench.admits(burst),
-            "{:?}",
-            bench.policy()
-        );
-    }
-}
-
 /// The longest time from the greatest debt to fresh, in microseconds.
 fn longest(policy: &Policy) -> u64 {
     let (n, b, w) = (
@@ -82,20 +29,6 @@ fn longest(policy: &Policy) -> u64 {
         algorithm if algorithm.has_burst() => (8 * b).div_ceil(n) * w,
         Algorithm::Lockout { longest, .. } => 2 * w.max(longest.as_micros() as u64),
         _ => 2 * w + 4,
-    }
-}
-
-#[test]
-fn one_wrong_commit_does_not_lock_a_key_for_ever() {
-    for policy in many() {
-        let bench = Bench::new(policy.clone());
-        for cost in [u64::MAX, 1, u64::MAX] {
-            bench.owe(cost);
-            let numbers = one(&bench.check(0));
-            assert!(numbers.reset <= longest(&policy), "{policy:?} {numbers:?}");
-        }
-        bench.pass(one(&bench.check(0)).reset);
-        assert_eq!(bench.remaining(), policy.quota().burst(), "{policy:?}");
     }
 }
 

@@ -1,9 +1,10 @@
-//! Tests the laws of all algorithms on the in-process store with a manual clock.
+//! Tests the algorithms on the in-process store with a manual clock: what the laws of `tests/laws`
+//! do not say.
 
 mod bounds;
 mod change;
 mod debt;
-mod laws;
+mod each;
 mod log;
 mod refund;
 mod remembered;

@@ -3,24 +3,6 @@
 use super::*;
 
 #[test]
-fn an_immediate_refund_undoes_the_charge() {
-    for (seed, policy) in (1..).zip(many()) {
-        let bench = Bench::new(policy);
-        let mut random = Random(seed * 31_337);
-        for _ in 0..300 {
-            bench.pass(random.step(bench.policy()));
-            let before = one(&bench.check(0));
-            let cost = random.cost(bench.policy());
-            let decision = bench.check(cost);
-            if decision.is_allowed() && random.below(2) == 0 {
-                bench.refund(cost, Some(&decision));
-                assert_eq!(one(&bench.check(0)), before, "{:?}", bench.policy());
-            }
-        }
-    }
-}
-
-#[test]
 fn a_refund_returns_at_most_the_spent_units_and_creates_no_state() {
     for policy in many() {
         let bench = Bench::new(policy);
@@ -33,23 +15,6 @@ fn a_refund_returns_at_most_the_spent_units_and_creates_no_state() {
         let _ = bench.check(1);
         bench.refund(u64::MAX, None);
         assert_eq!(bench.remaining(), bench.policy().quota().burst());
-    }
-}
-
-/// Units of a window that no longer counts are not returned.
-#[test]
-fn a_refund_never_changes_a_newer_window() {
-    for policy in all(quota(4, 100), &[]) {
-        let bench = Bench::new(policy.clone());
-        let spent = bench.check(4);
-        bench.at(250);
-        let _ = bench.check(4);
-        let before = bench.peek();
-        bench.refund(4, Some(&spent));
-        // A continuous bucket has no windows.
-        if !policy.algorithm().is_continuous() {
-            assert_eq!(bench.peek().0, before.0, "{policy:?}");
-        }
     }
 }
 

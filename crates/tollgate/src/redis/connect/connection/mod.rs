@@ -43,7 +43,7 @@ pub(in crate::redis) struct Connection {
     about: Arc<About>,
 }
 
-/// Holds the constant properties of a connection.
+/// The constant properties of a connection.
 struct About {
     wire: Arc<Wire>,
     /// Ends the connection when the last clone is dropped.
@@ -55,7 +55,7 @@ struct About {
     round_trip: Duration,
 }
 
-/// Holds the number of bytes of a connection that the system had taken at one moment, if it is
+/// The number of bytes of a connection that the system had taken at one moment, if it is
 /// known.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct Mark(Option<u64>);

@@ -58,11 +58,7 @@ trait ToRequest {
 impl ToRequest for Check<'_> {
     fn to_request(self) -> Arc<CheckRequest> {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
-        Arc::new(CheckRequest::new(
-            self,
-            KeyHash::of(self.key, &HASHER),
-            None,
-        ))
+        CheckRequest::new(self, KeyHash::of(self.key, &HASHER), None, None, None)
     }
 }
 

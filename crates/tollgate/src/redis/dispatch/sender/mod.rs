@@ -3,6 +3,7 @@
 
 use std::{
     fmt, mem,
+    ops::Deref,
     pin::Pin,
     sync::{
         Arc,
@@ -20,10 +21,9 @@ use super::{
     worker,
 };
 use crate::{
-    Decision, Error, ErrorKind, Key, PolicySet,
+    Decision, Error, ErrorKind, Key,
     clock::Clock,
     lock::Lock,
-    model::cost::Charge,
     redis::{
         connect::{Connection, Numbered, SharedConnection},
         deny_cache::{DenyCache, Epoch, KeyHash},
@@ -32,8 +32,8 @@ use crate::{
         server::{Awaited, Call, CallError, Sent, Server, ServerConfig},
         sync::MutexGuard,
     },
-    runtime::{self, Background},
-    store::{Check, Deadline, health::Probed},
+    runtime::{self, Alarm, Background, HasAlarm},
+    store::{Check, Deadline, Keeps, Kept, health::Probed},
 };
 
 /// Represents one server with the queue before it. Callers send their checks while these are few.
@@ -119,10 +119,14 @@ impl Sender {
             }
         }
         admit(&mut waiting, request)?;
+        let is_first = waiting.len() == 0;
         waiting.push_back(QueuedCheck::new(Arc::clone(request), breaker_epoch));
         drop(waiting);
         if self.worker.has(SERVE) {
-            self.worker.wake();
+            // The first one has woken the worker for the others.
+            if is_first {
+                self.worker.wake();
+            }
         } else {
             // This is the first check, or the runtime of the last worker ended.
             self.worker.ask(SERVE);
@@ -240,7 +244,7 @@ impl Drop for DirectTurn {
         if let Some(began) = self.began.filter(|_| self.is_answered) {
             waiting
                 .pacer
-                .connected(self.connection, began, worker::since_epoch, self.first);
+                .connected(self.connection, began, runtime::since_epoch, self.first);
             waiting.pacer.measured(
                 self.connection,
                 runtime::now().saturating_duration_since(began),
@@ -303,10 +307,10 @@ enum State {
 }
 
 impl PendingCheck {
-    pub(in crate::redis) fn new(sender: &Arc<Sender>, request: CheckRequest) -> Self {
+    pub(in crate::redis) fn new(sender: &Arc<Sender>, request: Arc<CheckRequest>) -> Self {
         Self {
             sender: Arc::clone(sender),
-            request: Arc::new(request),
+            request,
             state: State::New,
         }
     }
@@ -369,17 +373,12 @@ impl Drop for PendingCheck {
 ///
 /// The caller and the worker share it in one allocation.
 pub(in crate::redis) struct CheckRequest {
-    pub(in crate::redis) policies: PolicySet,
-    pub(in crate::redis) key: Key,
+    kept: Kept,
     /// The hashes of the key.
     pub(in crate::redis) hash: KeyHash,
-    pub(in crate::redis) charge: Charge,
-    /// The tag for the logs among the policies. Empty without a log.
-    pub(in crate::redis) tag: Box<[u8]>,
     pub(in crate::redis) sent: Instant,
     /// When the check was made, on the clock that decides instead of the server's.
     pub(in crate::redis) clock_us: Option<u64>,
-    pub(in crate::redis) deadline: Option<Deadline>,
     /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
     pub(in crate::redis) deny_epoch: Option<Epoch>,
     /// Connects a check of leased policies with the leased units.
@@ -424,40 +423,54 @@ pub(super) struct QueuedCheck {
     pub(super) breaker_epoch: u64,
 }
 
+impl Deref for CheckRequest {
+    type Target = Kept;
+
+    #[inline]
+    fn deref(&self) -> &Kept {
+        &self.kept
+    }
+}
+
+impl Keeps for CheckRequest {
+    fn kept(&self) -> &Kept {
+        &self.kept
+    }
+}
+
+impl HasAlarm for CheckRequest {
+    fn alarm(&self) -> &Alarm {
+        self.kept.alarm()
+    }
+}
+
 impl CheckRequest {
     #[inline]
     pub(in crate::redis) fn new(
         check: Check<'_>,
         hash: KeyHash,
         deny_epoch: Option<Epoch>,
-    ) -> Self {
-        // A tag that no log stores is not sent.
-        let tag = if check.policies.is_tagged() {
-            check.tag.into()
-        } else {
-            Box::default()
-        };
-        Self {
-            policies: check.policies.clone(),
-            key: check.key.clone(),
+        clock_us: Option<u64>,
+        lease_call: Option<LeaseCall>,
+    ) -> Arc<Self> {
+        let request = |kept| Self {
+            kept,
             hash,
-            // Units that were granted in advance are spent without looking at what others have
-            // spent.
-            charge: if check.policies.is_leased() {
-                check.charge().uncapped()
-            } else {
-                check.charge().to_owned()
-            },
-            tag,
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
-            clock_us: None,
-            deadline: check.deadline,
+            clock_us,
             deny_epoch,
-            lease_call: None,
+            lease_call,
             share: SlotShare::Whole,
             is_over: AtomicBool::new(false),
             reply: Lock::new(Reply::Awaited(None)),
+        };
+        if check.policies.is_leased() && check.charge().is_capped() {
+            // Units that were granted in advance are spent without looking at what others have
+            // spent.
+            let uncapped = check.charge().uncapped();
+            return check.with_charge(&uncapped).keep_in(request);
         }
+        check.keep_in(request)
     }
 
     /// Reads the reply to the call of this check alone.
@@ -475,20 +488,16 @@ impl CheckRequest {
     }
 
     /// Returns the same request, to be sent to a server that has this share of its slot.
-    pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
-        let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
-        let check = Check {
-            deadline: self.deadline,
-            ..check
-        };
-        let (lease_call, clock_us) = (self.lease_call.clone(), self.clock_us);
-        Self {
+    pub(in crate::redis) fn again(&self, share: SlotShare) -> Arc<Self> {
+        self.check().keep_in(|kept| Self {
+            kept,
+            hash: self.hash.clone(),
+            lease_call: self.lease_call.clone(),
             share,
-            sent: self.sent,
-            clock_us,
-            lease_call,
-            ..Self::new(check, self.hash.clone(), self.deny_epoch)
-        }
+            is_over: AtomicBool::new(false),
+            reply: Lock::new(Reply::Awaited(None)),
+            ..*self
+        })
     }
 
     /// Returns whether the check has ceilings.
@@ -565,14 +574,17 @@ impl CheckRequest {
     /// Waits for the reply. `None` when there will be none.
     pub(super) fn poll_reply(&self, cx: &Context<'_>) -> Poll<Option<CheckResult>> {
         let mut reply = self.reply.lock();
-        match mem::replace(&mut *reply, Reply::Over) {
-            Reply::Given(outcome) => Poll::Ready(Some(outcome)),
-            Reply::Over => Poll::Ready(None),
-            Reply::Awaited(_) => {
-                *reply = Reply::Awaited(Some(cx.waker().clone()));
-                Poll::Pending
+        if let Reply::Awaited(waker) = &mut *reply {
+            match waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
             }
+            return Poll::Pending;
         }
+        Poll::Ready(match mem::replace(&mut *reply, Reply::Over) {
+            Reply::Given(outcome) => Some(outcome),
+            Reply::Awaited(_) | Reply::Over => None,
+        })
     }
 }
 
@@ -609,7 +621,9 @@ impl QueuedCheck {
 
 impl Drop for QueuedCheck {
     fn drop(&mut self) {
-        self.request.end(Reply::Over);
+        if self.is_awaited() {
+            self.request.end(Reply::Over);
+        }
     }
 }
 

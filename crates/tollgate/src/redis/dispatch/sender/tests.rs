@@ -3,7 +3,7 @@ use std::task::Waker;
 use foldhash::fast::RandomState;
 
 use super::*;
-use crate::{Cost, Policy, Quota};
+use crate::{Cost, Policy, PolicySet, Quota};
 
 /// Returns a check in a queue, and what its caller has.
 fn queued() -> (QueuedCheck, Arc<CheckRequest>) {
@@ -14,11 +14,8 @@ fn queued() -> (QueuedCheck, Arc<CheckRequest>) {
         outermost: 7,
         hasher: RandomState::default(),
     };
-    let request = Arc::new(CheckRequest::new(
-        Check::new(&policies, &key, Cost::ONE),
-        hash,
-        None,
-    ));
+    let check = Check::new(&policies, &key, Cost::ONE);
+    let request = CheckRequest::new(check, hash, None, None, None);
     (QueuedCheck::new(Arc::clone(&request), 0), request)
 }
 

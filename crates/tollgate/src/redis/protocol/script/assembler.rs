@@ -37,10 +37,10 @@ const SHARED: &str = source!("shared");
 /// Begins the first line of a section.
 const TITLE: &str = "--# ";
 
-/// Holds sections by their names.
+/// Sections by their names.
 type Sections = HashMap<&'static str, &'static str>;
 
-/// Holds a frame, and the policies that fill it.
+/// A frame, and the policies that fill it.
 pub(super) struct Frame<'a> {
     source: &'static str,
     parts: &'a [Part],
@@ -126,7 +126,7 @@ impl<'a> Frame<'a> {
                 (_, Some(names)) => match names.split_once(' ').unwrap_or_default() {
                     ("like", _) => {}
                     (verb @ ("numbers" | "next" | "again"), list) => {
-                        self.read(verb, list).lines().for_each(push)
+                        self.read(verb, list).lines().for_each(push);
                     }
                     ("own", name) => self.insert(text, &[name], true, &indent, policy),
                     _ => self.insert(

@@ -40,47 +40,47 @@ impl Shape {
     /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here
     /// and below.
     #[inline]
-    pub(crate) fn check(&self, is_capped: bool) -> &Script {
+    pub fn check(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Check, is_capped)
     }
 
     /// Returns the script that returns what a check would decide, and charges nothing.
-    pub(crate) fn look(&self, is_capped: bool) -> &Script {
+    pub fn look(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Look, is_capped)
     }
 
     /// Returns the script that decides for many keys with the same numbers, all at one cost.
     #[inline]
-    pub(crate) fn batch(&self, is_capped: bool) -> &Script {
+    pub fn batch(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Batch, is_capped)
     }
 
     /// Returns the script that decides for many keys, each with numbers and costs of its own.
     #[inline]
-    pub(crate) fn mixed(&self, is_capped: bool) -> &Script {
+    pub fn mixed(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Mixed, is_capped)
     }
 
     /// Returns the script that refunds. `is_capped` is true when it returns the places of a request
     /// under ceilings.
     #[inline]
-    pub(crate) fn refund(&self, is_capped: bool) -> &Script {
+    pub fn refund(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Refund, is_capped)
     }
 
     /// Returns the script that reserves.
-    pub(crate) fn reserve(&self, is_capped: bool) -> &Script {
+    pub fn reserve(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Reserve, is_capped)
     }
 
     /// Returns the script that settles a reservation.
-    pub(crate) fn commit(&self) -> &Script {
+    pub fn commit(&self) -> &Script {
         self.assembled(Purpose::Commit, false)
     }
 
     /// Returns the script that decides for many keys, takes reports and grants units. Only leased
     /// policies have one.
-    pub(crate) fn lease(&self) -> &Script {
+    pub fn lease(&self) -> &Script {
         self.assembled(Purpose::Lease, false)
     }
 

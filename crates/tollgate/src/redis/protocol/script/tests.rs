@@ -252,7 +252,7 @@ fn every_section_that_a_file_asks_for_exists_and_is_asked_for() {
             (_, Some(("numbers" | "next" | "again" | "like", _))) | (_, None) => {}
             (_, Some(("own", name))) => asked.extend([name]),
             (_, Some((first, rest))) => {
-                asked.extend([first].into_iter().chain(rest.split_terminator(' ')))
+                asked.extend([first].into_iter().chain(rest.split_terminator(' ')));
             }
         }
     }

@@ -1,9 +1,9 @@
 use redis::Value;
-
-use crate::{
-    Costs, Decision, Error, Key, PolicySet,
-    model::{Ceiling, cost::Charge},
-    redis::{self as protocol, Outcome},
+use tollgate::{
+    Algorithm, Costs, Decision, Error, Key, Policy, PolicySet,
+    limiter::Entry,
+    store::Ceiling,
+    testing::{self, Charge, ahead_of, shape, wire},
 };
 
 /// Returns the entries in a reply that lists a log. Leaves out entries older than `period_us`.
@@ -11,11 +11,11 @@ use crate::{
 /// # Errors
 ///
 /// The reply is not one that the script makes.
-pub fn entries(period_us: u64, reply: Value) -> Result<Vec<crate::model::Entry>, Error> {
-    protocol::entries(period_us, reply)
+pub fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
+    wire::entries(period_us, reply)
 }
 
-/// Makes the calls of a [`RedisStore`](crate::RedisStore) for a set of policies.
+/// Makes the calls of a [`RedisStore`](tollgate::RedisStore) for a set of policies.
 #[derive(Clone, Debug)]
 pub struct Script {
     policies: PolicySet,
@@ -50,46 +50,46 @@ impl Script {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.policies.shape().check(self.is_capped()).text
+        &shape(&self.policies).check(self.is_capped()).text
     }
 
     /// Returns the SHA-1 of the text that decides.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.policies.shape().check(self.is_capped()).sha
+        &shape(&self.policies).check(self.is_capped()).sha
     }
 
     /// Returns the text of the script for a look: what a check would decide.
     #[must_use]
     pub fn look_text(&self) -> &str {
-        &self.policies.shape().look(self.is_capped()).text
+        &shape(&self.policies).look(self.is_capped()).text
     }
 
     /// Returns the SHA-1 of the script for a look.
     #[must_use]
     pub fn look_sha(&self) -> &str {
-        &self.policies.shape().look(self.is_capped()).sha
+        &shape(&self.policies).look(self.is_capped()).sha
     }
 
     /// Returns the words of `EVALSHA` for a look. The reply is that of a check.
     #[must_use]
     pub fn look(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>) -> Vec<Vec<u8>> {
-        let packed = protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies);
+        let packed = wire::pack(time(now_us), self.charge(costs).borrow(), &self.policies);
         let mut call = call(self.look_sha(), &self.keys(key), &packed);
-        call.extend(self.policies.is_tagged().then(Vec::new));
+        call.extend(is_tagged(&self.policies).then(Vec::new));
         call
     }
 
     /// Returns the SHA-1 of the text that refunds.
     #[must_use]
     pub fn refund_sha(&self) -> &str {
-        &self.policies.shape().refund(self.is_capped()).sha
+        &shape(&self.policies).refund(self.is_capped()).sha
     }
 
     /// Returns the text that refunds.
     #[must_use]
     pub fn refund_text(&self) -> &str {
-        &self.policies.shape().refund(self.is_capped()).text
+        &shape(&self.policies).refund(self.is_capped()).text
     }
 
     /// Returns the key of each policy on the server.
@@ -120,7 +120,7 @@ impl Script {
             keys.len().to_string(),
         ]
         .into_iter();
-        let tag = self.policies.is_tagged().then(String::new);
+        let tag = is_tagged(&self.policies).then(String::new);
         call.chain(keys)
             .chain(own)
             .chain(self.numbers())
@@ -145,7 +145,7 @@ impl Script {
             keys.len().to_string(),
         ]
         .into_iter();
-        let is_queued = |policy: &&crate::Policy| policy.algorithm().is_queued(self.is_capped());
+        let is_queued = |policy: &&Policy| is_queued(policy.algorithm(), self.is_capped());
         let ends = self
             .policies
             .iter()
@@ -178,17 +178,13 @@ impl Script {
     ///
     /// Panics when the costs name a policy that is not in the set.
     pub(super) fn charge(&self, costs: impl Into<Costs>) -> Charge {
-        let charge = charge(costs, &self.policies);
-        match &self.ceilings {
-            Some(ceilings) => charge.under(ceilings.iter().copied()),
-            None => charge,
-        }
+        charge(costs, &self.policies, self.ceilings.as_deref())
     }
 
     fn numbers(&self) -> impl Iterator<Item = String> {
         self.policies
             .iter()
-            .flat_map(protocol::numbers)
+            .flat_map(wire::numbers)
             .map(|number| number.to_string())
     }
 
@@ -201,14 +197,13 @@ impl Script {
         tag: &str,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
-        let packed = protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies);
+        let packed = wire::pack(time(now_us), self.charge(costs).borrow(), &self.policies);
         let mut call = call(self.sha(), &self.keys(key), &packed);
-        call.extend(self.policies.is_tagged().then(|| tag.as_bytes().to_vec()));
+        call.extend(is_tagged(&self.policies).then(|| tag.as_bytes().to_vec()));
         call
     }
 
     /// Returns the words of a check at `now_us` by a process whose clock shows `seen_us`.
-    #[cfg(feature = "calendar")]
     #[must_use]
     pub fn check_seen(
         &self,
@@ -217,7 +212,7 @@ impl Script {
         now_us: u64,
         seen_us: u64,
     ) -> Vec<Vec<u8>> {
-        let packed = protocol::pack_seen(
+        let packed = wire::pack_seen(
             now_us as f64,
             seen_us as f64,
             self.charge(costs).borrow(),
@@ -237,7 +232,7 @@ impl Script {
         spent_us: u64,
     ) -> Vec<Vec<u8>> {
         let charge = self.charge(costs);
-        let packed = protocol::pack_refund(
+        let packed = wire::pack_refund(
             time(now_us),
             charge.borrow(),
             spent_us as f64,
@@ -259,8 +254,8 @@ impl Script {
         spent_us: u64,
     ) -> Vec<Vec<u8>> {
         let (charge, spent) = (self.charge(costs), spent_us as f64);
-        let ahead = |at| decision.ahead_of(at);
-        let packed = protocol::pack_refund(
+        let ahead = |at| ahead_of(decision, at);
+        let packed = wire::pack_refund(
             time(now_us),
             charge.borrow(),
             spent,
@@ -290,24 +285,19 @@ impl Script {
     ///
     /// The reply is not one that the script makes.
     pub fn read(&self, costs: impl Into<Costs>, reply: &Value) -> Result<Decision, Error> {
-        protocol::decision(
-            &self.policies,
-            self.charge(costs).borrow(),
-            Decision::here_us(crate::runtime::now()),
-            reply,
-        )
+        wire::decision(&self.policies, self.charge(costs).borrow(), 0, reply)
     }
 
     /// Returns the SHA-1 of the text that decides for many keys.
     #[must_use]
     pub fn batch_sha(&self) -> &str {
-        &self.policies.shape().batch(self.is_capped()).sha
+        &shape(&self.policies).batch(self.is_capped()).sha
     }
 
     /// Returns the text that decides for many keys.
     #[must_use]
     pub fn batch_text(&self) -> &str {
-        &self.policies.shape().batch(self.is_capped()).text
+        &shape(&self.policies).batch(self.is_capped()).text
     }
 
     /// Returns the words of `EVALSHA` for a batch: each key with the number of its checks.
@@ -322,9 +312,9 @@ impl Script {
         let mut call = call(
             self.batch_sha(),
             &names,
-            &protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies),
+            &wire::pack(time(now_us), self.charge(costs).borrow(), &self.policies),
         );
-        call.extend(self.policies.is_tagged().then(Vec::new));
+        call.extend(is_tagged(&self.policies).then(Vec::new));
         if keys.iter().any(|&(_, count)| count != 1) {
             call.extend(keys.iter().map(|(_, count)| count.to_string().into_bytes()));
         }
@@ -360,9 +350,8 @@ impl Script {
         let charge = self.charge(costs);
         let is_counted = keys.iter().any(|&(_, count)| count != 1);
         let counts = keys.iter().map(|&(_, count)| count);
-        let outcomes =
-            protocol::outcomes(&self.policies, counts, is_counted, self.is_capped(), reply)?;
-        let decisions = |(outcome, &(_, count)): (Result<Outcome, Error>, &(Key, usize))| {
+        let outcomes = wire::outcomes(&self.policies, counts, is_counted, self.is_capped(), reply)?;
+        let decisions = |(outcome, &(_, count)): (Result<wire::Outcome, Error>, &(Key, usize))| {
             let outcome = outcome?;
             Ok((0..count)
                 .map(|at| outcome.decision(at, &self.policies, charge.borrow()))
@@ -372,27 +361,43 @@ impl Script {
     }
 }
 
-/// Returns the cost for each policy of a set.
+/// Returns the cost for each policy of a set, under a ceiling for each if there are any.
 ///
 /// # Panics
 ///
 /// Panics when the costs name a policy that is not in the set.
-pub(super) fn charge(costs: impl Into<Costs>, policies: &PolicySet) -> Charge {
-    costs
-        .into()
-        .charge(policies)
-        .expect("costs for the policies of the set")
+pub(super) fn charge(
+    costs: impl Into<Costs>,
+    policies: &PolicySet,
+    ceilings: Option<&[Ceiling]>,
+) -> Charge {
+    testing::charge(policies, &costs.into(), ceilings).expect("costs for the policies of the set")
+}
+
+/// Returns whether a call sends tags.
+pub(super) fn is_tagged(policies: &PolicySet) -> bool {
+    let is_log = |policy: &Policy| policy.algorithm() == Algorithm::SlidingLog;
+    policies.iter().any(is_log)
+}
+
+/// Returns whether a refund sends the end of the queue of a policy.
+fn is_queued(algorithm: Algorithm, is_capped: bool) -> bool {
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => true,
+        Algorithm::IntervalBucket => is_capped,
+        _ => false,
+    }
 }
 
 /// Returns the keys on the server, with the usual prefix.
 pub(super) fn keys(policies: &PolicySet, key: &Key) -> impl Iterator<Item = String> {
     policies.iter().flat_map(|policy| {
         let mut text = b"tollgate:{".to_vec();
-        protocol::write_key(policy, key, &mut text);
+        wire::write_key(policy, key, &mut text);
         let state = String::from_utf8_lossy(&text).into_owned();
         let outstanding = policy
             .lease()
-            .map(|_| format!("{state}{}", String::from_utf8_lossy(protocol::OUTSTANDING)));
+            .map(|_| format!("{state}{}", String::from_utf8_lossy(wire::OUTSTANDING)));
         [state].into_iter().chain(outstanding)
     })
 }

@@ -1,15 +1,14 @@
-//! The units of a replica, and the calls of the script.
-
-pub use crate::model::lease::{Demand, Grant, HeldUnits, Report, Stamp, Stamps};
-
 use redis::Value;
 
-use super::script::{call, keys, time};
-use crate::{
+use tollgate::{
     Cost, Decision, Error, Key, PolicySet,
-    model::cost::ChargeRef,
-    redis::{MixedArgs, MixedReply},
+    testing::{
+        ChargeRef, Grant, Report, shape,
+        wire::{MixedArgs, MixedReply},
+    },
 };
+
+use super::script::{call, is_tagged, keys, time};
 
 /// Holds what a replica sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub struct Call {
     pub reports: Vec<Report>,
 }
 
-/// Makes the call of a [`RedisStore`](crate::RedisStore) that takes reports and grants units: one
+/// Makes the call of a [`RedisStore`](tollgate::RedisStore) that takes reports and grants units: one
 /// check of one key.
 #[derive(Clone, Debug)]
 pub struct LeaseScript {
@@ -42,13 +41,13 @@ impl LeaseScript {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.policies.shape().lease().text
+        &shape(&self.policies).lease().text
     }
 
     /// Returns the SHA-1 of the text.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.policies.shape().lease().sha
+        &shape(&self.policies).lease().sha
     }
 
     /// Returns two keys on the server for each policy: of its state, and of its outstanding units.
@@ -64,7 +63,7 @@ impl LeaseScript {
         args.leased_subject(&self.policies, &content.reports, content.want);
         args.run(ChargeRef::from(Cost::new(content.cost)), &self.policies, 1);
         let mut words = call(self.sha(), &self.keys(key), &args.into_bytes());
-        words.extend(self.policies.is_tagged().then(Vec::new));
+        words.extend(is_tagged(&self.policies).then(Vec::new));
         words
     }
 
@@ -76,7 +75,7 @@ impl LeaseScript {
     pub fn read(&self, reply: &[u8], content: &Call) -> Result<(Decision, Option<Grant>), Error> {
         let reply = Value::BulkString(reply.to_vec());
         let mut reply =
-            MixedReply::leasing(self.policies.shape(), 1, [1, self.policies.len()], &reply)?;
+            MixedReply::leasing(shape(&self.policies), 1, [1, self.policies.len()], &reply)?;
         let outcome = reply.next(&self.policies, 1)?;
         let decision =
             outcome.decision(0, &self.policies, ChargeRef::from(Cost::new(content.cost)));

@@ -1,13 +1,18 @@
-use redis::Value;
+use std::ptr;
 
-use super::script::{call, charge, keys, time};
-use crate::{
+use redis::Value;
+use tollgate::{
     Costs, Decision, Error, Key, PolicySet,
-    model::{Ceiling, cost::Charge},
-    redis::{MixedArgs, MixedReply},
+    store::Ceiling,
+    testing::{
+        Charge, Shape, shape,
+        wire::{MixedArgs, MixedReply},
+    },
 };
 
-/// Makes the call of a [`RedisStore`](crate::RedisStore) that decides for many keys, each with
+use super::script::{call, charge, is_tagged, keys, time};
+
+/// Makes the call of a [`RedisStore`](tollgate::RedisStore) that decides for many keys, each with
 /// policies and costs of its own. All policy sets have the same algorithms.
 #[derive(Clone, Debug)]
 pub struct MixedBatch {
@@ -39,7 +44,7 @@ impl MixedBatch {
     #[must_use]
     pub fn new(subjects: Vec<MixedSubject>) -> Self {
         let is_alike =
-            |at: &MixedSubject| at.policies.shape().id() == subjects[0].policies.shape().id();
+            |at: &MixedSubject| ptr::eq(shape(&at.policies), shape(&subjects[0].policies));
         assert!(
             !subjects.is_empty() && subjects.iter().all(is_alike),
             "subjects must have the same algorithms"
@@ -63,31 +68,24 @@ impl MixedBatch {
 
     /// Returns the charge of a run of the subject at this place.
     fn charge(&self, at: usize, costs: &Costs) -> Charge {
-        let charge = charge(costs.clone(), &self.subjects[at].policies);
-        match &self.ceilings {
-            Some(ceilings) => charge.under(ceilings[at].iter().copied()),
-            None => charge,
-        }
+        let ceilings = self.ceilings.as_ref().map(|each| each[at].as_slice());
+        charge(costs.clone(), &self.subjects[at].policies, ceilings)
+    }
+
+    fn shape(&self) -> &Shape {
+        shape(&self.subjects[0].policies)
     }
 
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.subjects[0]
-            .policies
-            .shape()
-            .mixed(self.ceilings.is_some())
-            .text
+        &self.shape().mixed(self.ceilings.is_some()).text
     }
 
     /// Returns the SHA-1 of the text.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.subjects[0]
-            .policies
-            .shape()
-            .mixed(self.ceilings.is_some())
-            .sha
+        &self.shape().mixed(self.ceilings.is_some()).sha
     }
 
     /// Returns the words of `EVALSHA` at `now_us`, or at the server's time.
@@ -110,7 +108,7 @@ impl MixedBatch {
         let tagged = self
             .subjects
             .iter()
-            .filter(|subject| subject.policies.is_tagged());
+            .filter(|subject| is_tagged(&subject.policies));
         words.extend(tagged.map(|subject| subject.tag.as_bytes().to_vec()));
         words
     }
@@ -131,7 +129,7 @@ impl MixedBatch {
     /// The reply is not one that the script makes.
     pub fn read(&self, reply: &Value) -> Result<Vec<Vec<Vec<Decision>>>, Error> {
         let runs = self.subjects.iter().map(|subject| subject.runs.len()).sum();
-        let mut reply = MixedReply::new(self.subjects[0].policies.shape(), runs, reply)?;
+        let mut reply = MixedReply::new(self.shape(), runs, reply)?;
         let decisions = |(at, subject): (usize, &MixedSubject)| {
             let decisions = |(costs, count): &(Costs, usize)| {
                 let outcome = reply.next(&subject.policies, *count)?;
@@ -144,10 +142,4 @@ impl MixedBatch {
         };
         self.subjects.iter().enumerate().map(decisions).collect()
     }
-}
-
-/// Returns the number of lists of algorithms whose scripts are in memory, in the whole process.
-#[must_use]
-pub fn shapes() -> usize {
-    crate::model::shape::Shape::count()
 }

@@ -1,8 +1,9 @@
-//! Turns decisions into the verdict on a request.
+//! Replies to a request: turns the decision into a verdict, and builds the response to a request that
+//! is rejected.
 
 use std::{sync::Arc, time::Duration};
 
-use http::request::Parts;
+use http::{Response, request::Parts};
 use smallvec::SmallVec;
 use tollgate::{Cost, Decision, Error, ErrorKind, Key, Priority, reservation::Reservation};
 
@@ -14,17 +15,19 @@ use crate::{
     metrics::LabelIndex,
     outer_layers::OuterWait,
     rate_limit::{
-        answer::{Admission, Denial, Extras, reason_of},
-        builder::RequestLimiterSource,
         joint::{JointDecision, Part},
         limits::{LimitRef, Profile, Steps},
-        request::{Asked, RequestContext, Verdict},
+        options::RequestLimiterSource,
+        request::{Admission, Asked, Extras, RequestContext, Verdict},
         request_limiter::{LimitedRequest, RequestLimiter},
         reservation::MeteredReservation,
     },
-    rejection::Reason,
+    rejection::{Reason, Rejection, add_headers},
     rpc::RpcName,
 };
+
+/// A decision that denies a request, and what the layer keeps for its policies.
+pub(super) type Denial<'a> = (&'a Decision, Arc<Profile>);
 
 impl<B: 'static> Steps<'_, B> {
     /// Turns the result of a check into a verdict.
@@ -113,7 +116,12 @@ impl<B: 'static> Steps<'_, B> {
             );
         }
         let profile = context.limit.get(&self.limits.fixed).profile;
-        self.undecided(reason_of(error), Some(profile), context.is_shadow, parts)
+        self.undecided(
+            Reason::of_error(error),
+            Some(profile),
+            context.is_shadow,
+            parts,
+        )
     }
 
     /// Turns the result of a reservation into a verdict. A request that is admitted has a meter.
@@ -150,7 +158,7 @@ impl<B: 'static> Steps<'_, B> {
             }
             Err(error) => {
                 return self.undecided(
-                    reason_of(&error),
+                    Reason::of_error(&error),
                     None,
                     limits.is_shadow_without_key(),
                     parts,
@@ -366,6 +374,59 @@ impl<B: 'static> Steps<'_, B> {
             labels,
             rpc,
         })
+    }
+
+    /// Builds the response to a rejected request.
+    ///
+    /// When several limits deny a request, `others` are those beside the one of the reason: the
+    /// header fields list their policies too.
+    pub(super) fn reject(
+        self,
+        reason: Reason<'_>,
+        profile: Option<&Profile>,
+        others: &[Denial<'_>],
+        details: &ResponseDetails,
+        parts: &Parts,
+        labels: LabelIndex,
+    ) -> Response<B> {
+        self.limits
+            .record_rejection(reason, labels, &self.limits.rpc_name(parts));
+        let mut states = reason.states();
+        for state in others.iter().flat_map(|(other, _)| other.states()) {
+            if states
+                .iter()
+                .all(|held| held.policy().name() != state.policy().name())
+            {
+                states.push(state);
+            }
+        }
+        let rejection = Rejection::new(reason, &states, details.jitter, parts);
+        let mut response = self.responder.respond(&rejection);
+        // Header fields that the responder has set stay as they are.
+        let mut own_names = self.limits.options.headers.formats.own_names();
+        let has_own =
+            !others.is_empty() && own_names.any(|name| response.headers().contains_key(name));
+        let adds_retry_after = self.responder.adds_retry_after(&rejection);
+        let writer = profile.map(|profile| &profile.headers);
+        add_headers(
+            &rejection,
+            writer,
+            details,
+            adds_retry_after,
+            response.headers_mut(),
+        );
+        if self.limits.options.exposes_decisions
+            && let Some(decisions) = parts.extensions.get::<Decisions>()
+        {
+            response.extensions_mut().insert(decisions.clone());
+        }
+        for (other, profile) in others.iter().filter(|_| !has_own) {
+            profile
+                .headers
+                .update(other, other.states(), details)
+                .add_to(response.headers_mut());
+        }
+        response
     }
 }
 

@@ -1,44 +1,44 @@
 use redis::Value;
 
-use super::script::{Script, call, charge, keys, time};
-use crate::{
+use tollgate::{
     Cost, Costs, Decision, Error, Key,
-    model::cost::Charge,
-    redis as protocol,
-    store::{ReservationId, Settlement},
+    reservation::{ReservationId, Settlement},
+    testing::{Charge, shape, wire},
 };
+
+use super::script::{Script, call, charge, keys, time};
 
 /// Reservations.
 impl Script {
     /// Returns the text that reserves.
     #[must_use]
     pub fn reserve_text(&self) -> &str {
-        &self.policies().shape().reserve(self.is_capped()).text
+        &shape(self.policies()).reserve(self.is_capped()).text
     }
 
     /// Returns the SHA-1 of the text that reserves.
     #[must_use]
     pub fn reserve_sha(&self) -> &str {
-        &self.policies().shape().reserve(self.is_capped()).sha
+        &shape(self.policies()).reserve(self.is_capped()).sha
     }
 
     /// Returns the text that settles a reservation.
     #[must_use]
     pub fn commit_text(&self) -> &str {
-        &self.policies().shape().commit().text
+        &shape(self.policies()).commit().text
     }
 
     /// Returns the SHA-1 of the text that settles a reservation.
     #[must_use]
     pub fn commit_sha(&self) -> &str {
-        &self.policies().shape().commit().sha
+        &shape(self.policies()).commit().sha
     }
 
     /// Returns the key of the record of a reservation on the server.
     #[must_use]
     pub fn record_key(&self, key: &Key, id: &ReservationId) -> String {
         let mut text = b"tollgate:{".to_vec();
-        protocol::write_record_key(self.policies(), key, id, &mut text);
+        wire::write_record_key(self.policies(), key, id, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
@@ -76,7 +76,7 @@ impl Script {
             self.commit_sha(),
             key,
             id,
-            &charge(costs, self.policies()),
+            &charge(costs, self.policies(), None),
             number,
             now_us,
         )
@@ -95,7 +95,7 @@ impl Script {
             .into_iter()
             .chain(keys(self.policies(), key))
             .collect::<Vec<_>>();
-        let packed = protocol::pack_held(time(now_us), number, charge.borrow(), self.policies());
+        let packed = wire::pack_held(time(now_us), number, charge.borrow(), self.policies());
         call(sha, &names, &packed)
     }
 
@@ -106,7 +106,7 @@ impl Script {
     /// The reply is not one that the script makes.
     pub fn reserved(&self, status: i64, record: &[u8]) -> Result<Decision, Error> {
         let reply = Value::Array(vec![Value::Int(status), Value::BulkString(record.to_vec())]);
-        protocol::reserved(self.policies(), self.charge(Cost::ZERO).borrow(), &reply)
+        wire::reserved(self.policies(), self.charge(Cost::ZERO).borrow(), &reply)
     }
 
     /// Reads the reply of a commit.
@@ -115,6 +115,6 @@ impl Script {
     ///
     /// The reply is not one that the script makes.
     pub fn settlement(&self, status: i64) -> Result<Settlement, Error> {
-        protocol::settlement(&Value::Int(status))
+        wire::settlement(&Value::Int(status))
     }
 }
