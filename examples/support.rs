@@ -2,7 +2,7 @@
 //!
 //! `LISTEN` is the address to listen on, 127.0.0.1:3000 by default. `REDIS_URL` moves the counts to
 //! Redis, where all instances with the same URL share them. It accepts every URL of
-//! `tollgate::open`. Without it the counts stay in the process. The examples log events of level
+//! `tollgate::open`, and `postgres://` URLs. Without it the counts stay in the process. The examples log events of level
 //! `info` and above.
 
 use std::{env, net::SocketAddr, sync::Arc};
@@ -38,6 +38,7 @@ pub fn store() -> Result<Arc<dyn Store>, Failure> {
         Some(_) => println!("The counts are in Redis (REDIS_URL)."),
         None => println!("The counts are in this process; set REDIS_URL to share them."),
     }
+    tollgate_postgres::register();
     Ok(tollgate::open(url.as_deref().unwrap_or("memory:"))?)
 }
 

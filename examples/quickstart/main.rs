@@ -13,7 +13,8 @@
 //! client.
 //!
 //! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL`
-//! for both, such as `redis://127.0.0.1/?prefix=shop`.
+//! for both, such as `redis://127.0.0.1/?prefix=shop`. With `--features postgres` it may be
+//! `postgres://app@127.0.0.1/shop?create=logged`.
 
 use std::{env, error::Error, net::SocketAddr, time::Duration};
 
@@ -35,6 +36,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
+    #[cfg(feature = "postgres")]
+    tollgate_postgres::register();
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "memory:".to_owned());
     let store = tollgate::open(url)?;
 

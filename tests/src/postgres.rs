@@ -27,6 +27,9 @@ const SETTINGS: &str = "fsync = off\nshared_buffers = 16MB\nmax_connections = 20
     unix_socket_directories = ''\nlog_min_messages = warning\nwal_level = replica\nmax_wal_senders = 4\n\
     wal_sender_timeout = 5s\n";
 
+/// The user `guarded` needs a password, which it does not have.
+const GUARDED: &str = "host all guarded 127.0.0.1/32 scram-sha-256\n";
+
 /// A PostgreSQL server on a free port of 127.0.0.1, with the database `postgres`, whose user
 /// `postgres` needs no password.
 ///
@@ -68,6 +71,9 @@ impl PostgresServer {
                 "-D",
             ])
             .arg(&data));
+        let access = data.join("pg_hba.conf");
+        let lines = fs::read_to_string(&access).expect("initdb wrote it");
+        fs::write(&access, format!("{GUARDED}{lines}")).expect("the directory is ours");
         Self::launch(directory, settings)
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Need {
     brew: &'static str,
     /// Without a required program the task fails. What needs an optional one is left out.
     is_required: bool,
-    /// Takes the place of the package manager.
+    /// Takes the place of the package manager, for a required program where that may not install.
     substitute: Option<Substitute>,
 }
 
@@ -62,9 +62,28 @@ const REDIS: Need = need(
     ["redis-server", "redis"],
 );
 
+/// Debian has the server beside PATH.
+const POSTGRES: Need = Need {
+    substitute: Some(servers::provide_postgres),
+    ..need(
+        "a PostgreSQL server",
+        "POSTGRES",
+        &[
+            "postgres",
+            "/usr/lib/postgresql/18/bin/postgres",
+            "/usr/lib/postgresql/17/bin/postgres",
+            "/usr/lib/postgresql/16/bin/postgres",
+            "/usr/lib/postgresql/15/bin/postgres",
+            "/usr/lib/postgresql/14/bin/postgres",
+        ],
+        ["postgresql", "postgresql"],
+    )
+};
+
 /// The programs that the tests start.
 pub(crate) const TESTS: &[Need] = &[
     REDIS,
+    POSTGRES,
     Need {
         // The tests move the wall clock of a server with a library written in C, on Linux only.
         is_required: cfg!(target_os = "linux"),
@@ -132,8 +151,8 @@ impl Need {
             return Ok(binary);
         }
         let installed = match self.substitute {
-            Some(install) => install(target).map(Some),
-            None => self.install().and_then(|()| self.find()),
+            Some(install) if !self.is_required || !is_root() => install(target).map(Some),
+            _ => self.install().and_then(|()| self.find()),
         };
         match installed {
             Ok(Some(binary)) => Ok(binary),

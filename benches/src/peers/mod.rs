@@ -8,6 +8,7 @@ pub(crate) mod lua;
 mod many;
 pub(crate) mod pipeline;
 mod plain;
+mod postgres;
 mod tiers;
 pub(crate) mod wrk;
 
@@ -19,6 +20,7 @@ pub(crate) use libraries::{
 pub(crate) use many::{Many, Tenants};
 use plain::connect;
 pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
+pub(crate) use postgres::{SelectForUpdate, TowerRateLimiterPostgres};
 pub(crate) use tiers::Tiers;
 
 use tollgate::{Limiter, Outage, Policy, Store};

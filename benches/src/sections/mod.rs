@@ -12,6 +12,7 @@ mod memory;
 mod networks;
 mod overload;
 mod pool;
+mod postgres;
 mod repeat;
 mod scripts;
 mod throughput;
@@ -50,6 +51,11 @@ pub(crate) const ALL: &[Section] = &[
         name: "throughput",
         about: "concurrent callers through Redis",
         run: throughput::run,
+    },
+    Section {
+        name: "postgres",
+        about: "concurrent callers through PostgreSQL",
+        run: postgres::run,
     },
     Section {
         name: "distance",

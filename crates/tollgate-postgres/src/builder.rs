@@ -1,6 +1,6 @@
 //! The options of a store, and how its connections are made.
 
-use std::{fmt, num::NonZeroUsize, time::Duration};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod, Runtime, Timeouts,
@@ -9,7 +9,10 @@ use tokio_postgres::{
     NoTls,
     config::{Config, SslMode, TargetSessionAttrs},
 };
-use tollgate::{Error, ErrorKind, store::Clock};
+use tollgate::{
+    Error, ErrorKind, Store,
+    store::{Clock, Scheme, StoreFuture},
+};
 
 use crate::{Durability, PostgresStore, database::Database, table::Table};
 
@@ -30,6 +33,7 @@ pub struct PostgresStoreBuilder {
     connections: Option<NonZeroUsize>,
     creates: Option<Durability>,
     connect_timeout: Duration,
+    deny_cache_cap: Duration,
     clock: Option<Clock>,
 }
 
@@ -44,6 +48,8 @@ enum Source {
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+const DENY_CACHE_CAP: Duration = Duration::from_secs(1);
 
 /// The time that sent bytes may stay unacknowledged before the system gives the connection up.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -117,6 +123,7 @@ impl PostgresStoreBuilder {
             connections: None,
             creates: None,
             connect_timeout: CONNECT_TIMEOUT,
+            deny_cache_cap: DENY_CACHE_CAP,
             clock: None,
         }
     }
@@ -147,6 +154,16 @@ impl PostgresStoreBuilder {
     /// Sets how long connecting may take, authentication and TLS included. 1 s by default.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers
+    /// none.
+    ///
+    /// While a denial is remembered, repeated requests cost the database nothing. But a refund, a
+    /// reset or a raised quota in another process may take effect here that much later.
+    pub fn deny_cache_cap(mut self, cap: Duration) -> Self {
+        self.deny_cache_cap = cap;
         self
     }
 
@@ -184,7 +201,7 @@ impl PostgresStoreBuilder {
         };
         let lanes = self.connections.unwrap_or(CONNECTIONS);
         let database = Database::new(pool, Table::new(&self.table)?, self.creates, self.clock);
-        Ok(PostgresStore::new(database, lanes))
+        Ok(PostgresStore::new(database, lanes, self.deny_cache_cap))
     }
 
     /// Takes the options of the store out of a URL. Those of the client stay in it.
@@ -263,6 +280,27 @@ impl PostgresStoreBuilder {
             .build()
             .map_err(|_| config_error())
     }
+}
+
+/// Lets [`tollgate::open`] and [`tollgate::connect`] take `postgres://` URLs. Call it once, before
+/// them.
+///
+/// ```
+/// tollgate_postgres::register();
+/// assert!(tollgate::open("postgres://app@127.0.0.1/shop").is_ok());
+/// ```
+pub fn register() {
+    tollgate::store::register(Scheme {
+        names: &["postgres", "postgresql"],
+        open: |url| Ok(Arc::new(PostgresStore::open(url)?)),
+        connect: |url| {
+            let url = url.to_owned();
+            StoreFuture::pending(async move {
+                let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(url).await?);
+                Ok(store)
+            })
+        },
+    });
 }
 
 fn manager(config: Config) -> Result<Manager, Error> {

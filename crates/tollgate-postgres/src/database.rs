@@ -99,12 +99,6 @@ impl Database {
         table.judge(row.try_get(0).unwrap_or_default())
     }
 
-    /// Asks the server, and whether the table can be used.
-    pub(crate) async fn ping(&self) -> Result<(), Error> {
-        let mut connection = self.connection().await?;
-        self.look(&mut connection).await
-    }
-
     /// Creates the table if there is none.
     pub(crate) async fn create(&self, durability: Durability) -> Result<(), Error> {
         let mut connection = Connection::of(&self.0.pool).await?;
@@ -183,6 +177,16 @@ pub(crate) struct Read {
 
 impl KeyValue for Database {
     type Read = Read;
+
+    const KIND: &'static str = "postgres";
+
+    fn label(&self) -> &str {
+        self.table()
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.look(&mut self.connection().await?).await
+    }
 
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Read>, Error> {
         let (mut connection, text) = (self.connection().await?, &self.0.table.read);

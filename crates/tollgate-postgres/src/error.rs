@@ -95,16 +95,6 @@ fn of_connection(error: &tokio_postgres::Error) -> Error {
     let text = error.to_string();
     match () {
         () if error.is_closed() => lost(),
-        () if text.contains("does not allow writes")
-            || error
-                .source()
-                .is_some_and(|source| source.to_string().contains("does not allow writes")) =>
-        {
-            Error::new(
-                ErrorKind::ReadOnly,
-                "every server of postgres is a standby, or read-only",
-            )
-        }
         () if text.contains("TLS") => Error::new(
             ErrorKind::Tls,
             "TLS to postgres failed, or one side does not use it",
@@ -126,6 +116,11 @@ fn of_system(system: &io::Error) -> Error {
         io::ErrorKind::TimedOut => Error::new(
             ErrorKind::Unavailable,
             "postgres does not answer within the time for connecting",
+        ),
+        // The client asks each server of the URL whether it accepts writes.
+        io::ErrorKind::PermissionDenied => Error::new(
+            ErrorKind::ReadOnly,
+            "every server of postgres is a standby, or read-only",
         ),
         io::ErrorKind::InvalidData => Error::new(ErrorKind::Tls, "TLS to postgres failed"),
         _ => lost(),

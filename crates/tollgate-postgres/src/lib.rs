@@ -32,6 +32,11 @@ mod table;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use builder::PostgresStoreBuilder;
+pub use builder::{PostgresStoreBuilder, register};
 pub use store::PostgresStore;
 pub use table::{Durability, schema};
+
+/// Compiles the example of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-use std::{fmt, num::NonZeroUsize};
+use std::{fmt, num::NonZeroUsize, time::Duration};
 
 use tollgate::{
     Decision, Error, Store,
@@ -17,8 +17,18 @@ use crate::{Durability, database::Database};
 pub struct PostgresStore(KeyValueStore<Database>);
 
 impl PostgresStore {
-    pub(crate) fn new(database: Database, lanes: NonZeroUsize) -> Self {
-        Self(KeyValueStore::with_lanes(database, lanes))
+    pub(crate) fn new(database: Database, lanes: NonZeroUsize, deny_cache_cap: Duration) -> Self {
+        Self(KeyValueStore::shared(database, lanes, deny_cache_cap))
+    }
+
+    /// Returns whether checks are sent to the server.
+    ///
+    /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. The
+    /// [`Outage`](tollgate::Outage) of the limiter then decides all checks at once, until the
+    /// server answers a background probe.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.0.is_available()
     }
 
     /// Returns what decides, for tests of the project. Not covered by semantic versioning.

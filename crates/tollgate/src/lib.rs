@@ -101,7 +101,7 @@
 //!
 //! With the feature `metrics`, every limiter counts its checks, with and without middleware.
 //! Install the recorder before the first check. The label `limiter` is the
-//! [name](LimiterBuilder::name) of the limiter, `store` is the prefix of the store. No label value
+//! [name](LimiterBuilder::name) of the limiter, `store` is the prefix of the store, or its table. No label value
 //! comes from a request.
 //!
 //! | metric | labels | meaning |
@@ -121,7 +121,7 @@
 //! | `tollgate_permits_lost_total` | `policy` | permits that could not be renewed and were lost |
 //! | `tollgate_permits_held` | `policy` | permits that are held in this process |
 //! | `tollgate_permits_waiting` | `policy` | callers that wait for a permit in this process |
-//! | `tollgate_store_servers` | `store` | servers that a [`RedisStore`] sends checks to |
+//! | `tollgate_store_servers` | `store` | servers that a store sends checks to |
 //! | `tollgate_store_connected` | `store` | servers to which there is a connection |
 //! | `tollgate_store_breakers_open` | `store` | servers whose circuit breaker is open |
 //! | `tollgate_store_queued` | `store` | checks that wait to be sent |

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "redis")]
 use crate::RedisStore;
-use crate::{Error, MemoryStore, Store};
+use crate::{Error, MemoryStore, Store, store::scheme};
 /// Connects to the store that a URL names, and waits until the server answers.
 ///
 /// Use it to choose the store by one variable: Redis in production, memory on a developer's
@@ -12,6 +12,7 @@ use crate::{Error, MemoryStore, Store};
 /// | URL | store |
 /// |---|---|
 /// | `memory:` | a new [`MemoryStore`] |
+/// | `postgres://` | a `tollgate_postgres::PostgresStore`, after `tollgate_postgres::register()` |
 /// | `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` … | a [`RedisStore`](crate::RedisStore): see [`RedisSource`](crate::redis::RedisSource) for each form |
 ///
 /// Options of a Redis store may stand in the URL, as in `redis://127.0.0.1/?prefix=shop`: see
@@ -37,6 +38,9 @@ use crate::{Error, MemoryStore, Store};
 /// feature that is not enabled; the message names the feature. Any other kind when the server does
 /// not answer or refuses the user.
 pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
+    if let Some(scheme) = scheme::find(name(url.as_ref())) {
+        return (scheme.connect)(url.as_ref()).await;
+    }
     match memory(url.as_ref())? {
         Some(store) => Ok(Arc::new(store)),
         None => Ok(Arc::new(RedisStore::connect(url.as_ref()).await?)),
@@ -63,15 +67,28 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
 /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a
 /// feature that is not enabled; the message names the feature.
 pub fn open(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
+    if let Some(scheme) = scheme::find(name(url.as_ref())) {
+        return (scheme.open)(url.as_ref());
+    }
     match memory(url.as_ref())? {
         Some(store) => Ok(Arc::new(store)),
         None => Ok(Arc::new(RedisStore::open(url.as_ref())?)),
     }
 }
 
+/// Returns what stands before the first colon.
+fn name(url: &str) -> &str {
+    url.split_once(':').map_or("", |(name, _)| name)
+}
+
 /// Returns a new store for a `memory:` URL, and `None` for any other scheme.
 fn memory(url: &str) -> Result<Option<MemoryStore>, Error> {
-    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    let scheme = name(url);
+    if matches!(scheme, "postgres" | "postgresql") {
+        return Err(Error::config(
+            "a postgres URL needs the crate tollgate-postgres, and a call of tollgate_postgres::register before",
+        ));
+    }
     if scheme != "memory" && scheme != "unix" && !scheme.starts_with("redis") {
         // Shows nothing of the URL: it may contain a password.
         return Err(Error::config(

@@ -6,6 +6,7 @@ use std::{
         LazyLock,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::runtime::{Builder, Runtime};
@@ -42,6 +43,7 @@ pub fn in_postgres(server: &PostgresServer) -> Adapted<impl KeyValue, Rows> {
         .table(&table)
         .create(Durability::Unlogged)
         .connections(NonZeroUsize::MIN)
+        .deny_cache_cap(Duration::ZERO)
         .clock(clock.clone());
     let (store, client) = runtime.block_on(async {
         let store = store.connect().await.expect("the server answers");

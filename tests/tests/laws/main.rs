@@ -23,7 +23,7 @@ mod reservations;
 mod sets;
 mod waiting;
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use tollgate::{Algorithm, Decision, Key, PolicySet, testing::ALGORITHMS};
 use tollgate_test_support::{
@@ -34,16 +34,21 @@ use tollgate_test_support::{
 fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
     let mut redis = InRedis::new();
     let mut postgres = in_postgres(&POSTGRES);
-    for algorithm in ALGORITHMS {
+    // A call of PostgreSQL takes two trips: each law is tried there with some of the algorithms, and
+    // other laws with others.
+    let turn = thread::current().name().map_or(0, str::len);
+    for (at, algorithm) in ALGORITHMS.into_iter().enumerate() {
         for seed in 0..stream::part_of(200) {
             law(&mut InMemory::new(), &mut Dice::new(seed), algorithm);
         }
         for seed in 0..6 {
             law(&mut InMap::new(), &mut Dice::new(seed), algorithm);
         }
-        postgres.with_bytes(Rows::clear);
-        postgres.set_now(START_US);
-        law(&mut postgres, &mut Dice::new(0), algorithm);
+        if (at + turn) % 4 < stream::part_of(4) as usize {
+            postgres.with_bytes(Rows::clear);
+            postgres.set_now(START_US);
+            law(&mut postgres, &mut Dice::new(0), algorithm);
+        }
         for seed in 0..12 {
             redis.run(&["FLUSHALL"]);
             redis.set_now(START_US);

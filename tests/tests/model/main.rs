@@ -27,7 +27,7 @@ mod runtime {
 
 /// The rooms of the library that the files below name.
 #[path = "."]
-mod redis {
+mod store {
     pub(crate) mod sync {
         pub(crate) use loom::sync::{
             Mutex, MutexGuard,
@@ -54,17 +54,22 @@ mod redis {
         }
     }
 
-    #[path = "."]
+    #[path = "../../../crates/tollgate/src/store/health/breaker.rs"]
+    pub(crate) mod breaker;
+    #[path = "../../../crates/tollgate/src/store/deny_cache/table.rs"]
+    pub(crate) mod epoch_table;
+}
+
+#[path = "."]
+mod redis {
+    pub(crate) use crate::store::{epoch_table, sync};
+
     pub(crate) mod server {
-        #[path = "../../../crates/tollgate/src/redis/server/breaker.rs"]
-        mod breaker;
-        pub(in crate::redis) use breaker::Breaker;
+        pub(crate) use crate::store::breaker::Breaker;
     }
 
     #[path = "../../../crates/tollgate/src/redis/connect/dial_state.rs"]
     pub(crate) mod dial_state;
-    #[path = "../../../crates/tollgate/src/redis/deny_cache/table.rs"]
-    pub(crate) mod epoch_table;
     #[path = "../../../crates/tollgate/src/redis/dispatch/pacer.rs"]
     pub(crate) mod pacer;
     #[path = "../../../crates/tollgate/src/redis/dispatch/queue.rs"]

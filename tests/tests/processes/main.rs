@@ -21,6 +21,7 @@ mod login;
 mod opentelemetry;
 mod outgoing_calls;
 mod playground;
+mod postgres;
 mod priorities;
 mod prometheus;
 mod queue;

@@ -30,6 +30,7 @@ mod order;
 mod overload;
 mod pairs;
 mod paused_server;
+mod postgres;
 mod priorities;
 mod probe;
 mod published;

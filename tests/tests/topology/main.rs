@@ -8,6 +8,7 @@ mod cluster_tls;
 mod leases;
 mod moving_scripts;
 mod open_slots;
+mod postgres;
 mod sentinel;
 
 /// Runs a scene in which servers agree on another master. They do not, for half a minute, after

@@ -2,6 +2,7 @@
 //! installed.
 
 mod debian;
+mod postgres;
 mod wheel;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
 
 use crate::failure::{self, Failure};
 use debian::Debian;
+pub(crate) use postgres::provide as provide_postgres;
 use wheel::Wheel;
 
 /// A version of a server, and where it comes from.

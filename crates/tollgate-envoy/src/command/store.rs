@@ -15,12 +15,21 @@ use super::{
 /// An open store.
 pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
-    redis: Option<RedisStore>,
+    server: Server,
     needs_connection: bool,
 }
 
+/// Where the counts are.
+#[derive(Clone)]
+enum Server {
+    Memory,
+    Redis(RedisStore),
+    #[cfg(feature = "postgres")]
+    Postgres(tollgate_postgres::PostgresStore),
+}
+
 /// Returns the units of leased limits to Redis when the program ends.
-pub(crate) struct Leases(Option<RedisStore>);
+pub(crate) struct Leases(Server);
 
 /// The time between two questions to Redis.
 const LOOK: Duration = Duration::from_secs(1);
@@ -39,13 +48,22 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     let in_memory = |store| {
         Ok(OpenStore {
             store,
-            redis: None,
+            server: Server::Memory,
             needs_connection: false,
         })
     };
     let chosen = match (&settings.store, &settings.redis_url) {
         (Some(url), _) if url.starts_with("memory:") => {
             return in_memory(tollgate::open(url).map_err(unusable)?);
+        }
+        #[cfg(feature = "postgres")]
+        (Some(url), _) if url.starts_with("postgres") => {
+            let store = tollgate_postgres::PostgresStore::open(url).map_err(unusable)?;
+            return Ok(OpenStore {
+                store: Arc::new(store.clone()),
+                server: Server::Postgres(store),
+                needs_connection: settings.redis_health_check_active_connection,
+            });
         }
         (Some(url), _) => Source {
             source: RedisSource::from(url.as_str()),
@@ -72,7 +90,7 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     let needs_connection = settings.redis_health_check_active_connection;
     Ok(OpenStore {
         store: Arc::new(redis.clone()),
-        redis: Some(redis),
+        server: Server::Redis(redis),
         needs_connection,
     })
 }
@@ -80,30 +98,34 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
 impl OpenStore {
     /// Describes the store, without its address.
     pub(crate) fn description(&self) -> &'static str {
-        if self.redis.is_some() {
-            "Redis"
-        } else {
-            "the memory of this process"
+        match self.server {
+            Server::Memory => "the memory of this process",
+            Server::Redis(_) => "Redis",
+            #[cfg(feature = "postgres")]
+            Server::Postgres(_) => "PostgreSQL",
         }
     }
 
     /// Returns the leases of this process.
     pub(crate) fn leases(&self) -> Leases {
-        Leases(self.redis.clone())
+        Leases(self.server.clone())
     }
 
     /// Sets the health of the store when it answers, and with the setting also when it does not any
     /// more.
     pub(crate) async fn watch(self, health: Health) {
-        let Some(redis) = self.redis else {
-            return health.set(Component::Store, true).await;
-        };
         let mut was_healthy = false;
         loop {
-            let is_healthy = match redis.ping().await {
+            let answer = match &self.server {
+                Server::Memory => return health.set(Component::Store, true).await,
+                Server::Redis(redis) => redis.ping().await,
+                #[cfg(feature = "postgres")]
+                Server::Postgres(postgres) => postgres.ping().await,
+            };
+            let is_healthy = match answer {
                 Ok(()) => true,
                 Err(error) => {
-                    tracing::debug!(%error, "Redis does not answer");
+                    tracing::debug!(%error, "the store does not answer");
                     false
                 }
             };
@@ -122,7 +144,9 @@ impl OpenStore {
 impl Leases {
     /// Returns the units. Those that cannot be returned count as used until they lapse.
     pub(crate) async fn release(self) {
-        let Some(redis) = self.0 else { return };
+        let Server::Redis(redis) = self.0 else {
+            return;
+        };
         match timeout(RELEASE, redis.release_leases()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "leased units were not returned"),

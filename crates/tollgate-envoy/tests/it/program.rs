@@ -11,7 +11,7 @@ use tollgate_envoy::proto::{
     config::RateLimitUnit,
     ratelimit::{rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient},
 };
-use tollgate_tests::{Process, RedisServer, Reply, no_server, wait};
+use tollgate_tests::{PostgresServer, Process, RedisServer, Reply, no_server, wait};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{
@@ -270,6 +270,26 @@ async fn units_of_a_lease_are_returned_at_the_end() {
     let (_, remaining) = decide(&channel(&process).await).await.unwrap();
     // The new process may take a few units in advance.
     assert!((9_650..=9_705).contains(&remaining), "{remaining}");
+}
+
+#[tokio::test]
+async fn two_instances_share_their_counts_in_postgres() {
+    let files = Files::new();
+    let postgres = PostgresServer::start();
+    let rules = files.write("rules.yaml", RULES);
+    let mut remaining = Vec::new();
+    for _ in 0..2 {
+        let mut command = command();
+        command
+            .env("TOLLGATE_DEADLINE", "10s")
+            .arg("--rules")
+            .arg(&rules)
+            .arg(format!("--store={}&create=unlogged", postgres.url()));
+        let process = start(command);
+        until_healthy(&process).await;
+        remaining.push(decide(&channel(&process).await).await.unwrap().1);
+    }
+    assert_eq!(remaining[1] + 1, remaining[0]);
 }
 
 #[tokio::test]

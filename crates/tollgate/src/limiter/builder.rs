@@ -2,7 +2,7 @@ use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Enforcement, Outage, Policy, PolicySet, Store,
+    Enforcement, Error, ErrorKind, Outage, Policy, PolicySet, Store,
     clock::Clock,
     limiter::{
         DeniedKeys,
@@ -333,6 +333,36 @@ impl LimiterBuilder<PolicySet> {
     pub fn published_with(mut self, enforcement: Enforcement) -> Self {
         self.operated = Some(enforcement);
         self.published()
+    }
+
+    /// Builds the limiter, unless a policy needs what the store does not do.
+    ///
+    /// ```
+    /// use tollgate::{ErrorKind, Lease, Limiter, Policy, Quota, Store};
+    /// # fn run(store: impl Store) {
+    /// // A store on a server that leases nothing.
+    /// let policy = Policy::token_bucket("api", Quota::per_second(1_000)).leased(Lease::new());
+    /// let error = Limiter::builder(store).policies(policy).try_build().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unsupported);
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a policy is
+    /// [leased](crate::Policy::leased) and the store [leases](Store::leases) nothing.
+    /// [`build`](Self::build) logs a warning then, and each check asks the store.
+    pub fn try_build(self) -> Result<Limiter, Error> {
+        let leases = self.store.leases() || self.store.is_in_process();
+        let leased = self.policies.iter().find(|policy| policy.is_leased());
+        if let (false, Some(policy)) = (leases, leased) {
+            let name = policy.name();
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("the store does not lease, and the policy {name:?} is leased"),
+            ));
+        }
+        Ok(self.build())
     }
 
     /// Builds the limiter.

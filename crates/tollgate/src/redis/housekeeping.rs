@@ -10,16 +10,16 @@ use std::{
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{
-    backend::Backend,
-    metrics,
-    publisher::{Publications, Publisher},
-    replicas::{GroupCounter, INTERVAL, ReplicaCounter},
-};
+use super::{backend::Backend, dispatch::Sender, metrics as leases, replicas};
 use crate::{
     PolicySet,
     runtime::{Background, Running},
-    store::{Publication, ReplicaCount, ReplicaGroup},
+    store::{
+        Publication, ReplicaCount, ReplicaGroup,
+        health::Probed,
+        metrics::{self, Figures},
+        presence::{GroupCounter, INTERVAL, Publications, Publisher, ReplicaCounter},
+    },
 };
 
 /// What all clones of a store share: its backend, and what the task needs that looks after
@@ -154,11 +154,19 @@ impl Housekeeper {
         if is_new || is_due || groups.is_empty() && limits.is_empty() {
             let mut pause = self
                 .gauges
-                .beside(store, self.group_counter.count(backend, counter, &groups))
+                .beside(
+                    store,
+                    self.group_counter
+                        .count(counter, &groups, replicas::count(backend, &groups)),
+                )
                 .await;
             if !limits.is_empty() {
                 self.gauges
-                    .beside(store, self.publisher.publish(backend, &limits))
+                    .beside(
+                        store,
+                        self.publisher
+                            .publish(&limits, replicas::publish(backend, &limits)),
+                    )
                     .await;
                 pause = pause.or(Some(INTERVAL));
             }
@@ -199,7 +207,22 @@ impl Gauges {
     fn set_when_due(&mut self, store: &Inner) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due <= now) {
-            metrics::record(&store.backend, &store.counter);
+            let Inner {
+                backend, counter, ..
+            } = store;
+            let servers = backend.known_servers();
+            let count =
+                |is: fn(&Sender) -> bool| servers.iter().filter(|server| is(server)).count();
+            let figures = Figures {
+                servers: servers.len(),
+                connected: count(|sender| sender.server.is_connected()),
+                breakers_open: count(|sender| sender.server.breaker().is_open()),
+                queued: servers.iter().map(|sender| sender.queued()).sum(),
+                round_trip: counter.round_trip(),
+                replicas: counter.last(),
+            };
+            metrics::record(&backend.prefix, &figures);
+            leases::record(backend);
             self.due = Some(now + TICK);
         }
     }

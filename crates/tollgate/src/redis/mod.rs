@@ -21,20 +21,19 @@ mod backend;
 mod builder;
 mod cluster;
 mod connect;
-mod deny_cache;
 mod diagnosis;
 mod dispatch;
 mod housekeeping;
 mod leased_units;
 mod metrics;
 pub(crate) mod protocol;
-mod publisher;
 mod replicas;
 mod server;
 mod source;
 mod store;
-mod sync;
 mod url_options;
+
+use crate::store::{deny_cache, sync};
 
 /// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`]. It
 /// re-exports the version of `redis` that defines the `Client`.

@@ -1,14 +1,20 @@
 //! Keeps the state of policies: what you need to implement or to wrap a [`Store`].
 
 mod check;
+pub(crate) mod deny_cache;
+pub(crate) mod health;
 mod key_value;
 pub(crate) mod memory;
+pub(crate) mod metrics;
 pub(crate) mod names;
 pub(crate) mod permits;
+pub(crate) mod presence;
 mod publication;
 mod replicas;
 pub(crate) mod reservation;
+pub(crate) mod scheme;
 mod step;
+pub(crate) mod sync;
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,6 +35,7 @@ pub(crate) use publication::WeakPublication;
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};
+pub use scheme::{Scheme, register};
 
 /// Keeps the state of policies, and decides checks on it.
 ///

@@ -14,6 +14,7 @@ mod floods;
 mod network;
 pub(crate) mod outage;
 pub(crate) mod permits;
+mod postgres;
 pub(crate) mod recovery;
 mod runtime;
 pub(crate) mod sentinel;
@@ -84,6 +85,12 @@ pub(crate) const ALL: &[Row] = rows! {
     "W17" "permits: the limit is lowered under load" permits::lowered;
     "W18" "permits: an older copy of their state takes over" permits::older_copy;
     "W20" "waiting callers of two processes share the turns" crowd::shared;
+    "D1" "PostgreSQL: the server is killed and comes back" postgres::killed;
+    "D2" "PostgreSQL: the primary is killed, its synchronous standby promoted" postgres::promoted;
+    "D3" "PostgreSQL: another program locks the table" postgres::locked;
+    "D4" "PostgreSQL: an administrator ends all connections" postgres::ended;
+    "D5" "PostgreSQL: serialization failures" postgres::timeouts;
+    "D6" "PostgreSQL: a wrong password, a missing table, a standby …" postgres::refused;
 };
 
 /// Load for longer than the rows take together.

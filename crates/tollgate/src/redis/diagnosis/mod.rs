@@ -130,11 +130,12 @@ async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
         let sent = Instant::now();
         granted(server.query_in_time(&ping).await)?;
         shortest = shortest.min(sent.elapsed());
-        if server::far(shortest, Deadline::DEFAULT).is_none() {
+        if server::far(server::KIND, shortest, Deadline::DEFAULT).is_none() {
             return Ok(None);
         }
     }
-    Ok(server::far(shortest, Deadline::DEFAULT).map(|detail| Finding::new(DISTANT, detail)))
+    Ok(server::far(server::KIND, shortest, Deadline::DEFAULT)
+        .map(|detail| Finding::new(DISTANT, detail)))
 }
 
 /// Returns the time since the Unix epoch on the clock of this process that decides, or on the

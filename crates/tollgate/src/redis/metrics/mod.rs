@@ -1,6 +1,6 @@
-//! The metrics of a store, behind the feature of that name.
+//! The series of leased units, behind the feature `metrics`.
 
 #[cfg_attr(not(feature = "metrics"), path = "off.rs")]
 mod series;
 
-pub(super) use series::{IS_ON, record};
+pub(super) use series::record;

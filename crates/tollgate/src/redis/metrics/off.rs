@@ -1,7 +1,5 @@
 //! Stands in without the feature.
 
-use crate::redis::{backend::Backend, replicas::ReplicaCounter};
+use crate::redis::backend::Backend;
 
-pub(in crate::redis) const IS_ON: bool = false;
-
-pub(in crate::redis) fn record(_: &Backend, _: &ReplicaCounter) {}
+pub(in crate::redis) fn record(_: &Backend) {}

@@ -1,7 +1,5 @@
 //! One server: the connection to it, its health, and the calls that are sent to it.
 
-mod breaker;
-mod health;
 mod not_executed;
 
 use std::{
@@ -11,24 +9,27 @@ use std::{
     ptr,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use smallvec::SmallVec;
+use tokio::time::timeout;
 
+pub(in crate::redis) use crate::store::health::{Breaker, DISTANT, far, pause};
 use crate::{
-    Error, ErrorKind, Key, Policy, PolicySet,
+    Error, Key, Policy, PolicySet,
     clock::Clock,
     redis::{
         connect::{Connection, MasterWatch, Numbered, SharedConnection},
         protocol::{self, ErrorClass, ReplyBound, Script},
     },
     runtime,
-    store::{Deadline, ReservationId, answer_by},
+    store::{
+        Deadline, ReservationId, answer_by,
+        health::{Attempt, Health, Probed, Unanswered, silent},
+    },
 };
-pub(in crate::redis) use breaker::Breaker;
-use health::Health;
-pub(in crate::redis) use health::{DISTANT, far, pause};
 pub(in crate::redis) use not_executed::{CallError, NotExecutedReason};
 
 /// The space that one key takes in a call. Reserved before a call with many keys is written.
@@ -54,24 +55,15 @@ impl Server {
         Arc::new_cyclic(|me| Self {
             key_head: format!("{}:{{", config.prefix),
             config,
-            health: Health::new(shared.server()),
+            health: Health::new(KIND, shared.server()),
             shared,
             is_in_cluster,
             me: Weak::clone(me),
         })
     }
 
-    fn weak(&self) -> Weak<Self> {
-        Weak::clone(&self.me)
-    }
-
     pub(in crate::redis) fn breaker(&self) -> &Breaker {
         &self.health.breaker
-    }
-
-    /// Returns whether there is a connection.
-    pub(in crate::redis) fn is_connected(&self) -> bool {
-        self.shared.is_up()
     }
 
     /// Waits until the breaker has opened since it had this epoch.
@@ -107,13 +99,7 @@ impl Server {
     /// short for the round trip. Without a deadline, a far server is asked, too.
     #[inline]
     pub(in crate::redis) fn refusal(&self, deadline: Option<Deadline>) -> Option<Error> {
-        match self.breaker().is_open() {
-            true => Some(self.health.refusal()),
-            false => self
-                .breaker()
-                .is_too_short(deadline?.timeout())
-                .then(|| self.health.far()),
-        }
+        self.health.refusal_of(deadline)
     }
 
     /// Returns the error of a check that waited while the breaker opened, or was refused for it.
@@ -123,32 +109,18 @@ impl Server {
 
     /// Returns the error of a call that was sent before the breaker opened.
     pub(in crate::redis) fn overtaken(&self) -> Error {
-        match self.health.refusal() {
-            refusal if refusal.kind() == ErrorKind::CircuitOpen => {
-                Error::new(ErrorKind::Timeout, "redis did not answer in time")
-            }
-            refusal => refusal,
-        }
+        self.health.overtaken()
     }
 
     /// Notes an answer.
     fn heard(&self) {
-        self.breaker().heard(runtime::now());
-    }
-
-    /// Counts a call that missed its deadline.
-    pub(in crate::redis) fn missed(&self, deadline: Option<Deadline>) {
-        self.health.probe(&self.me, self.health.missed(deadline));
+        self.health.heard();
     }
 
     /// Counts a call that was answered in time.
     pub(in crate::redis) fn check_answered(&self, deadline: Option<Deadline>) {
         self.breaker()
             .check_answered(deadline.map(Deadline::timeout));
-    }
-
-    fn failed(&self, error: &Error) {
-        self.health.probe(&self.me, self.health.failed(error));
     }
 
     /// Adds the keys of all policies of each subject to a command. A subject is a key with the
@@ -271,6 +243,65 @@ impl Server {
         tracing::info!("the sentinels have chosen another redis master");
         self.shared.renew();
         self.health.master_changed();
+    }
+}
+
+/// The word for servers of this kind.
+pub(in crate::redis) const KIND: &str = "redis";
+
+/// A connection that is up and does not answer, with the `PING` that waits on it.
+pub(in crate::redis) struct SilentConnection(Pin<Box<dyn Future<Output = Ping> + Send>>);
+
+/// A connection, and how long the server took to answer on it.
+type Ping = (Connection, Result<Duration, Error>);
+
+/// A probe is a `PING`, on the connection there is or on a new one. It waits in no queue.
+impl Probed for Server {
+    type Silent = SilentConnection;
+
+    fn health(&self) -> &Health {
+        &self.health
+    }
+
+    fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.shared.is_up()
+    }
+
+    /// A connection that stays silent for the time for connecting is returned with its `PING`,
+    /// because a stall may end later. The next probe uses another connection.
+    async fn ping(&self) -> Result<Duration, Unanswered<SilentConnection>> {
+        let shared = &self.shared;
+        let connection = shared.get().await.map_err(|error| (error, None))?;
+        let pinged = connection.clone();
+        let mut ping = Box::pin(async move {
+            let sent = tokio::time::Instant::now();
+            let answer = pinged.ping().await;
+            (pinged, answer.map(|()| sent.elapsed()))
+        });
+        match timeout(shared.connect_timeout(), &mut ping).await {
+            Ok((_, Ok(round_trip))) => Ok(round_trip),
+            Ok((_, Err(error))) => {
+                shared.broken(&connection);
+                Err((error, None))
+            }
+            Err(_) => {
+                shared.broken(&connection);
+                // A pool has few connections. A connection that is kept is one that the pool cannot
+                // make.
+                let is_kept = !connection.is_lent();
+                Err((silent(KIND), is_kept.then_some(SilentConnection(ping))))
+            }
+        }
+    }
+
+    async fn listen(&self, silent: &mut SilentConnection) -> Option<Duration> {
+        let (connection, answer) = silent.0.as_mut().await;
+        let round_trip = answer.ok()?;
+        self.shared.restore(connection).then_some(round_trip)
     }
 }
 
@@ -481,11 +512,7 @@ impl Server {
         if let Some(refusal) = self.refusal(None) {
             return Err(CallError::Failed(refusal));
         }
-        let attempt = Attempt {
-            server: self,
-            deadline,
-            is_over: false,
-        };
+        let attempt = Attempt::new(self, deadline);
         let outcome = tokio::select! {
             biased;
             outcome = self.send_one(write, false, deadline) => outcome,
@@ -614,35 +641,6 @@ async fn write_all(connection: &Connection, calls: impl IntoIterator<Item = Call
 
 fn missing_reply() -> RedisError {
     (redis::ErrorKind::Parse, "a reply is missing").into()
-}
-
-/// A call to one server whose caller waits until a deadline. It counts when it ends without an
-/// answer.
-#[derive(Debug)]
-struct Attempt<'a> {
-    server: &'a Server,
-    deadline: Option<Deadline>,
-    is_over: bool,
-}
-
-impl Attempt<'_> {
-    /// Notes that the call has ended. `is_answered` says whether the server carried it out.
-    fn end(mut self, is_answered: bool) {
-        self.is_over = true;
-        if is_answered && self.deadline.is_some() {
-            self.server.check_answered(self.deadline);
-        }
-    }
-}
-
-impl Drop for Attempt<'_> {
-    /// Counts a call whose caller waited until its deadline. A caller that gives up before says
-    /// nothing about the server.
-    fn drop(&mut self) {
-        if !self.is_over && self.deadline.is_some_and(Deadline::is_over) {
-            self.server.missed(self.deadline);
-        }
-    }
 }
 
 /// Waits for the answer to a call that was sent.

@@ -1,18 +1,32 @@
 //! Calls wait in lanes. A task for each lane decides all that wait there together: it reads once,
 //! and writes once.
 
-use std::{collections::VecDeque, mem, num::NonZeroUsize, sync::Arc};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future, mem,
+    num::NonZeroUsize,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use foldhash::fast::RandomState;
-use tokio::sync::oneshot;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
-use super::{KeyValue, values::Values};
+use super::{KeyValue, presence::Presence, values::Values};
 use crate::{
     Error, ErrorKind, Key,
     lock::Lock,
     model::quota::MAX_EXACT,
     runtime::{self, Background, Running},
-    store::{Deadline, answer_by},
+    store::{
+        Deadline, answer_by,
+        deny_cache::DenyCache,
+        health::{Attempt, Health, Probed, Unanswered, silent},
+    },
 };
 
 /// The most calls that are decided together.
@@ -27,12 +41,21 @@ const MOST_TRIES: u32 = 1_000;
 /// The duty of the task of a lane: to decide the calls that wait.
 const CALLS: u32 = 1;
 
+/// The time that a probe may take.
+const PROBE: Duration = Duration::from_secs(1);
+
 /// Decides the calls of a lane one batch after the other. All states of a key lie in one lane,
 /// unless they are those of a branch, so that calls of one process do not get in each other's way.
 pub(super) struct Lanes<K> {
     pub(super) backend: K,
+    pub(super) health: Health,
+    pub(super) deny_cache: Option<DenyCache>,
+    pub(super) presence: Presence,
+    /// Processes count themselves, and show their limits.
+    pub(super) is_shared: bool,
     lanes: Box<[Lane]>,
-    hasher: RandomState,
+    pub(super) hasher: RandomState,
+    me: Weak<Self>,
 }
 
 struct Lane {
@@ -41,16 +64,38 @@ struct Lane {
 }
 
 impl<K: KeyValue> Lanes<K> {
-    pub(super) fn new(backend: K, lanes: NonZeroUsize) -> Self {
+    pub(super) fn new(
+        backend: K,
+        lanes: NonZeroUsize,
+        deny_cache_cap: Duration,
+        is_shared: bool,
+    ) -> Arc<Self> {
         let lane = || Lane {
             calls: Lock::default(),
             task: Background::new(),
         };
         let lanes = std::iter::repeat_with(lane).take(lanes.get()).collect();
-        Self {
+        Arc::new_cyclic(|me| Self {
             backend,
+            health: Health::new(K::KIND, K::KIND.to_owned()),
+            deny_cache: (!deny_cache_cap.is_zero()).then(|| DenyCache::new(deny_cache_cap)),
+            presence: Presence::new(),
+            is_shared,
             lanes,
             hasher: RandomState::default(),
+            me: Weak::clone(me),
+        })
+    }
+
+    /// Returns how many calls wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.calls.lock().len()).sum()
+    }
+
+    /// Forgets remembered denials of a key, because units may have come back.
+    pub(super) fn forget(&self, key: &Key) {
+        if let Some(cache) = &self.deny_cache {
+            cache.forget(key, &self.hasher);
         }
     }
 
@@ -64,6 +109,8 @@ impl<K: KeyValue> Lanes<K> {
         step: impl FnMut(&mut Values, &[Vec<u8>], u64) -> T + Send + 'static,
     ) -> Result<T, Error> {
         runtime::current()?;
+        let epoch = self.health.breaker.epoch();
+        let attempt = Attempt::new(&*self, deadline);
         let at = key.branch(0).level(1).hash(&self.hasher) as usize % self.lanes.len();
         let (answer, answered) = oneshot::channel();
         let lane = &self.lanes[at];
@@ -92,7 +139,16 @@ impl<K: KeyValue> Lanes<K> {
                 "the runtime that asked the store was shut down",
             ))
         };
-        answered.await.unwrap_or_else(lost)
+        let outcome = tokio::select! {
+            biased;
+            answer = answered => answer.unwrap_or_else(lost),
+            () = self.health.until_opened_after(epoch) => Err(self.health.overtaken()),
+        };
+        // A call that ended because its deadline has come counts as late.
+        if !matches!(&outcome, Err(error) if error.kind() == ErrorKind::Timeout) {
+            attempt.end(outcome.is_ok());
+        }
+        outcome
     }
 
     /// Decides what waits in a lane, until nothing does.
@@ -135,8 +191,16 @@ impl<K: KeyValue> Lanes<K> {
                 .collect::<Option<Vec<_>>>()
                 .and_then(|all| all.into_iter().max_by_key(|at| at.instant()));
             match answer_by(last, self.try_once(&mut calls)).await {
-                Ok(false) => tokio::task::yield_now().await,
+                Ok(false) => {
+                    self.health.heard();
+                    tokio::task::yield_now().await;
+                }
                 outcome => {
+                    match &outcome {
+                        Err(error) if is_away(error.kind()) => self.failed(error),
+                        Err(error) if !is_answer(error.kind()) => {}
+                        _ => self.health.heard(),
+                    }
                     return calls
                         .into_iter()
                         .for_each(|call| call.answer(outcome.clone().map(drop)));
@@ -178,6 +242,60 @@ impl<K: KeyValue> Lanes<K> {
         } else {
             self.backend.write(read.read, writes).await
         }
+    }
+}
+
+/// Returns whether nothing can be asked before a probe was answered.
+fn is_away(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Authentication
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::Loading
+            | ErrorKind::MasterDown
+            | ErrorKind::ReadOnly
+            | ErrorKind::Tls
+            | ErrorKind::TooManyClients
+            | ErrorKind::Unavailable
+    )
+}
+
+/// Returns whether an error shows that the server is there.
+fn is_answer(kind: ErrorKind) -> bool {
+    !matches!(
+        kind,
+        ErrorKind::ConnectionLost | ErrorKind::Overloaded | ErrorKind::Timeout
+    )
+}
+
+/// What keeps the bytes is probed as a server is.
+impl<K: KeyValue> Probed for Lanes<K> {
+    type Silent = Infallible;
+
+    fn health(&self) -> &Health {
+        &self.health
+    }
+
+    fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// Returns twice the time of a trip: a decision takes two.
+    async fn ping(&self) -> Result<Duration, Unanswered<Infallible>> {
+        let sent = Instant::now();
+        match timeout(PROBE, self.backend.ping()).await {
+            Ok(Ok(())) => Ok(2 * sent.elapsed()),
+            Ok(Err(error)) => Err((error, None)),
+            Err(_) => Err((silent(K::KIND), None)),
+        }
+    }
+
+    async fn listen(&self, _: &mut Infallible) -> Option<Duration> {
+        future::pending().await
     }
 }
 

@@ -1,6 +1,7 @@
 //! A store over anything that keeps bytes under keys: a database, a file, a service.
 
 mod lanes;
+mod presence;
 mod store;
 mod values;
 
@@ -104,6 +105,14 @@ pub trait KeyValue: Send + Sync + 'static {
     /// ends.
     type Read: Send;
 
+    /// The word for what keeps the bytes, in errors and in the log.
+    const KIND: &'static str = "the store";
+
+    /// Returns the label `store` of its [metrics](crate#metrics): [`KIND`](Self::KIND) by default.
+    fn label(&self) -> &str {
+        Self::KIND
+    }
+
     /// Reads the values of these keys, which are sorted and different, and the time.
     ///
     /// # Errors
@@ -126,6 +135,16 @@ pub trait KeyValue: Send + Sync + 'static {
         read: Self::Read,
         writes: Vec<Write>,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Asks whether keys can be read and written again. No call is sent to a store that was away
+    /// before this succeeds. Reads no keys by default.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`read`](Self::read). Each check fails with this error meanwhile.
+    fn ping(&self) -> impl Future<Output = Result<(), Error>> + Send {
+        async { self.read(&[]).await.map(drop) }
+    }
 }
 
 /// Holds the values that a [`KeyValue`] has read at one instant.

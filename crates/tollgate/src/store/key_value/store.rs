@@ -6,11 +6,14 @@ use super::{
     values::{Values, View},
 };
 use crate::{
-    Cost, Decision, PolicySet, Store,
+    Cost, Decision, Key, PolicySet, Store,
     clock::micros,
     model::{Entry, algorithm::State},
+    runtime,
     store::{
-        Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture,
+        Check, CheckFuture, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
+        ReservationId, Settlement, StoreFuture,
+        deny_cache::KeyHash,
         names,
         permits::PermitState,
         step::{self, States},
@@ -20,8 +23,8 @@ use crate::{
 /// Makes a [`Store`] of a [`KeyValue`].
 ///
 /// It has every algorithm, and keeps every law of [`Store`]: it decides by the functions of
-/// [`MemoryStore`](crate::MemoryStore). What it lacks is what makes a
-/// [`RedisStore`](crate::RedisStore) fast, and what needs a clock of its own:
+/// [`MemoryStore`](crate::MemoryStore). It lacks the leases of a
+/// [`RedisStore`](crate::RedisStore):
 ///
 /// | feature | here |
 /// |---|---|
@@ -32,9 +35,10 @@ use crate::{
 /// | deadlines and [outages](crate::Outage) | by the limiter, as for every store |
 /// | a [sliding log](crate::Algorithm::SlidingLog) | each check reads and writes the whole log: keep it short |
 /// | [leased](crate::Policy::leased) policies | each check asks the store; the limiter logs a warning when it is built |
-/// | [counted replicas](crate::limiter::Replicas::Counted) | not counted: an outage divides by no number |
-/// | [published](crate::LimiterBuilder::published) limits, shares set by operators | not shown, not set |
-/// | remembered denials, circuit breaker | no: each call asks the store |
+/// | [counted replicas](crate::limiter::Replicas::Counted) | of a [shared](KeyValueStore::shared) store; otherwise an outage divides by no number |
+/// | [published](crate::LimiterBuilder::published) limits, shares set by operators | of a shared store: in the values `{replicas}:limits` and `{replicas}:shares`, a line for each limiter |
+/// | circuit breaker | yes: a store that is away is not asked until [`ping`](KeyValue::ping) succeeds |
+/// | remembered denials | of a shared store |
 ///
 /// Calls of one key wait in one *lane*. A task decides all that wait there together, and there is
 /// one of them at a time. So the number of lanes is the number of batches that are under way:
@@ -57,7 +61,24 @@ impl<K: KeyValue> KeyValueStore<K> {
     /// at a time.
     #[must_use]
     pub fn with_lanes(backend: K, lanes: NonZeroUsize) -> Self {
-        Self(Arc::new(Lanes::new(backend, lanes)))
+        Self(Lanes::new(backend, lanes, Duration::ZERO, false))
+    }
+
+    /// Creates the store of a server that several processes share. They [count
+    /// themselves](crate::limiter::Replicas::Counted), and show their
+    /// [published](crate::LimiterBuilder::published) limits. Denials are remembered for up to
+    /// `deny_cache_cap`, so that a client that keeps asking costs the server nothing: what another
+    /// process refunds or resets may be seen that much later.
+    #[must_use]
+    pub fn shared(backend: K, lanes: NonZeroUsize, deny_cache_cap: Duration) -> Self {
+        Self(Lanes::new(backend, lanes, deny_cache_cap, true))
+    }
+
+    /// Returns whether calls are sent. After three consecutive timeouts, or a failure to connect,
+    /// none is sent until [`ping`](KeyValue::ping) succeeds.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.0.health.refusal_of(None).is_none()
     }
 
     /// Returns what keeps the bytes.
@@ -79,10 +100,16 @@ impl<K: KeyValue> KeyValueStore<K> {
             deadline,
             ..
         } = check;
+        if let Some(refusal) = self.0.health.refusal_of(deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
         let states = policies
             .iter()
             .map(|policy| name(|text| names::write_key(policy, key, text)));
         let record = id.map(|id| name(|text| names::write_record_key(policies, key, id, text)));
+        if self.0.is_shared {
+            self.0.presence.serve(&self.0);
+        }
         let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
         let check = check.keep();
         StoreFuture::pending(async move {
@@ -91,6 +118,31 @@ impl<K: KeyValue> KeyValueStore<K> {
                 step(&mut View::new(values, names), check.check(), now_us)
             };
             lanes.ask(&key, names, deadline, step).await
+        })
+    }
+
+    /// Decides a check by what is stored.
+    fn decide(&self, check: Check<'_>) -> CheckFuture {
+        self.step(check, None, |states, check, now_us| {
+            let levels = step::check(states, check, now_us, false);
+            Decision::from_levels(check.policies, levels, check.charge(), now_us)
+        })
+    }
+
+    /// Waits for a call after which units of the key may have come back, and forgets its denials.
+    fn forgetting<T: Send + Unpin + 'static>(
+        &self,
+        key: &Key,
+        call: StoreFuture<T>,
+    ) -> StoreFuture<T> {
+        if self.0.deny_cache.is_none() {
+            return call;
+        }
+        let (lanes, key) = (Arc::clone(&self.0), key.clone());
+        StoreFuture::pending(async move {
+            let outcome = call.await;
+            lanes.forget(&key);
+            outcome
         })
     }
 
@@ -119,9 +171,22 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        self.step(check, None, |states, check, now_us| {
-            let levels = step::check(states, check, now_us, false);
-            Decision::from_levels(check.policies, levels, check.charge(), now_us)
+        let lanes = &self.0;
+        let Some(cache) = &lanes.deny_cache else {
+            return self.decide(check);
+        };
+        let hash = KeyHash::of(check.key, &lanes.hasher);
+        if let Some(denied) = cache.look_up(&check, &hash) {
+            return denied;
+        }
+        let (sent, epoch) = (runtime::now(), cache.epoch(&check, &hash));
+        let (decision, lanes, key) = (self.decide(check), Arc::clone(lanes), check.key.clone());
+        StoreFuture::pending(async move {
+            let decision = decision.await?;
+            if let Some(cache) = &lanes.deny_cache {
+                cache.remember(&key, hash.whole, sent, epoch, &decision);
+            }
+            Ok(decision)
         })
     }
 
@@ -138,12 +203,16 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
         match check.policies.is_blocked() {
             true => StoreFuture::ready(Ok(())),
-            false => self.refund_at(check, decision.map(Decision::at_us), decision),
+            false => {
+                let refund = self.refund_at(check, decision.map(Decision::at_us), decision);
+                self.forgetting(check.key, refund)
+            }
         }
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        self.step(check, None, |states, check, _| step::reset(states, check))
+        let reset = self.step(check, None, |states, check, _| step::reset(states, check));
+        self.forgetting(check.key, reset)
     }
 
     fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
@@ -185,6 +254,9 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             life,
             deadline,
         } = request;
+        if let Some(refusal) = self.0.health.refusal_of(deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
         let names = vec![name(|text| {
             names::write_permit_key(policy.name(), key, text);
         })];
@@ -239,14 +311,26 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         })
     }
 
+    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+        let lanes = &self.0;
+        lanes.is_shared.then(|| lanes.presence.count(lanes, group))
+    }
+
+    fn publish(&self, limits: &Publication) {
+        if self.0.is_shared {
+            self.0.presence.publish(&self.0, limits);
+        }
+    }
+
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
         if check.policies.is_blocked() {
             return StoreFuture::ready(Ok(Settlement::Lapsed));
         }
         let of = id.clone();
-        self.step(check, Some(id), move |states, check, now_us| {
+        let commit = self.step(check, Some(id), move |states, check, now_us| {
             step::commit(states, check, &of, 1, now_us)
-        })
+        });
+        self.forgetting(check.key, commit)
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
         sync::MutexGuard,
     },
     runtime::{self, Alarm, Background, HasAlarm},
-    store::{Check, Deadline, Keeps, Kept},
+    store::{Check, Deadline, Keeps, Kept, health::Probed},
 };
 
 /// Represents one server with the queue before it. Callers send their checks while these are few.

@@ -1,6 +1,11 @@
+//! The health of a server, which every store outside of the process has, and the probe that finds
+//! it out.
+
+mod breaker;
+
 use std::{
     collections::VecDeque,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -11,23 +16,57 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    Server,
-    breaker::{self, Breaker},
-};
+pub(crate) use breaker::Breaker;
+
 use crate::{
     Error, ErrorKind,
-    redis::connect::{Connection, SharedConnection},
     runtime::{Background, Running, now},
     store::Deadline,
 };
 
+/// A server that is probed.
+pub(crate) trait Probed: Sized + Send + Sync + 'static {
+    /// What is left of a probe that stayed without an answer: it is listened to beside the next.
+    type Silent: Send;
+
+    fn health(&self) -> &Health;
+
+    fn weak(&self) -> Weak<Self>;
+
+    /// Returns whether there is a connection. A probe is then sent at once.
+    fn is_connected(&self) -> bool;
+
+    /// Asks the server, and returns the round trip.
+    fn ping(&self) -> impl Future<Output = Result<Duration, Unanswered<Self::Silent>>> + Send;
+
+    /// Waits for the answer to an earlier probe. Returns its round trip, or `None` when it shows
+    /// nothing any more.
+    fn listen(&self, silent: &mut Self::Silent) -> impl Future<Output = Option<Duration>> + Send;
+
+    /// Counts a call that missed its deadline.
+    fn missed(&self, deadline: Option<Deadline>) {
+        let health = self.health();
+        health.probe(&self.weak(), health.missed(deadline));
+    }
+
+    /// Opens the breaker because a retry has no use before a probe was answered.
+    fn failed(&self, error: &Error) {
+        let health = self.health();
+        health.probe(&self.weak(), health.failed(error));
+    }
+}
+
+/// The error of a probe, and what is left of it.
+pub(crate) type Unanswered<S> = (Error, Option<S>);
+
 /// Holds what is known of a server's health, and the probe that finds it out.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(crate) struct Health {
+    /// The word for servers of this kind: `redis`.
+    kind: &'static str,
     /// The words for the server in the log.
     server: String,
-    pub(super) breaker: Breaker,
+    pub(crate) breaker: Breaker,
     /// The error of a check while the breaker is open.
     refusal: ArcSwap<Error>,
     /// The error of a check whose deadline is too short for the round trip.
@@ -42,33 +81,59 @@ pub(super) struct Health {
 const SOON: u32 = 10;
 
 impl Health {
-    pub(super) fn new(server: String) -> Self {
+    pub(crate) fn new(kind: &'static str, server: String) -> Self {
         Self {
+            kind,
             server,
             breaker: Breaker::new(now()),
-            refusal: ArcSwap::from_pointee(silent()),
-            far: ArcSwap::from_pointee(silent()),
+            refusal: ArcSwap::from_pointee(silent(kind)),
+            far: ArcSwap::from_pointee(silent(kind)),
             opened: Notify::new(),
             probe: Background::new(),
         }
     }
 
-    pub(super) fn refusal(&self) -> Error {
+    pub(crate) fn refusal(&self) -> Error {
         Error::clone(&self.refusal.load())
+    }
+
+    /// Returns the error of a call that is not sent: the breaker is open, or the deadline is too
+    /// short for the round trip. Without a deadline, a far server is asked, too.
+    #[inline]
+    pub(crate) fn refusal_of(&self, deadline: Option<Deadline>) -> Option<Error> {
+        match self.breaker.is_open() {
+            true => Some(self.refusal()),
+            false => self
+                .breaker
+                .is_too_short(deadline?.timeout())
+                .then(|| Error::clone(&self.far.load())),
+        }
+    }
+
+    /// Returns the error of a call that was sent before the breaker opened.
+    pub(crate) fn overtaken(&self) -> Error {
+        match self.refusal() {
+            refusal if refusal.kind() == ErrorKind::CircuitOpen => Error::new(
+                ErrorKind::Timeout,
+                format!("{} did not answer in time", self.kind),
+            ),
+            refusal => refusal,
+        }
+    }
+
+    /// Notes an answer.
+    pub(crate) fn heard(&self) {
+        self.breaker.heard(now());
     }
 
     fn refuse_with(&self, error: Error) {
         self.refusal.store(Arc::new(error));
     }
 
-    /// Returns the error of a check whose deadline is too short for the round trip.
-    pub(super) fn far(&self) -> Error {
-        Error::clone(&self.far.load())
-    }
-
     fn refuse_as_far(&self, round_trip: Duration) {
         let message = format!(
-            "the round trip to redis takes {:?}, which needs a deadline of {:?} or more",
+            "the round trip to {} takes {:?}, which needs a deadline of {:?} or more",
+            self.kind,
             shown(round_trip),
             shown(breaker::needed(round_trip))
         );
@@ -82,13 +147,13 @@ impl Health {
     /// tenth of its time: the server is late, and not away. An earlier answer does not show that,
     /// because some checks have always begun shortly before the last answer of a server that falls
     /// silent.
-    pub(super) fn missed(&self, deadline: Option<Deadline>) -> u32 {
+    fn missed(&self, deadline: Option<Deadline>) -> u32 {
         let heard = self.breaker.last_heard();
         let soon = |deadline: Deadline| deadline.start().checked_add(deadline.timeout() / SOON);
         let is_excused = deadline.and_then(soon).is_some_and(|soon| soon < heard);
         let mut duties = 0;
         if !is_excused && self.breaker.missed() {
-            self.refuse_with(silent());
+            self.refuse_with(silent(self.kind));
             self.log_opened(&self.refusal());
             self.opened.notify_waiters();
             duties |= OPENED;
@@ -101,7 +166,7 @@ impl Health {
 
     /// Opens the breaker because a retry has no use before a probe was answered. Returns what the
     /// probe has to do.
-    pub(super) fn failed(&self, error: &Error) -> u32 {
+    fn failed(&self, error: &Error) -> u32 {
         self.refuse_with(error.clone());
         if !self.breaker.open() {
             return 0;
@@ -118,7 +183,7 @@ impl Health {
     }
 
     /// Waits until the breaker has opened since it had this epoch.
-    pub(super) async fn until_opened_after(&self, epoch: u64) {
+    pub(crate) async fn until_opened_after(&self, epoch: u64) {
         let mut opened = pin!(self.opened.notified());
         opened.as_mut().enable();
         if self.breaker.epoch() == epoch {
@@ -128,24 +193,21 @@ impl Health {
 
     /// Starts the probe for these duties. Without a runtime all checks are sent, and the next miss
     /// starts it.
-    pub(super) fn probe(&self, server: &Weak<Server>, duties: u32) {
+    fn probe<S: Probed>(&self, server: &Weak<S>, duties: u32) {
         if duties == 0 {
             return;
         }
         self.probe.ask(duties);
         if !self.probe.start(|running| {
-            Probe {
-                server: Weak::clone(server),
-                running,
-            }
-            .run()
+            let server = Weak::clone(server);
+            Probe { server, running }.run()
         }) {
             self.breaker.abandon();
         }
     }
 
     /// Probes the new master at once, if checks wait for that.
-    pub(super) fn master_changed(&self) {
+    pub(crate) fn master_changed(&self) {
         if self.breaker.is_open() {
             self.probe.ask(MASTER);
         }
@@ -153,15 +215,15 @@ impl Health {
 }
 
 /// The code of a server that is too far for a deadline.
-pub(in crate::redis) const DISTANT: &str = "TOLLGATE-DISTANT";
+pub(crate) const DISTANT: &str = "TOLLGATE-DISTANT";
 
 /// Returns the finding for an operator when a deadline is too short for a round trip, and `None`
 /// otherwise.
-pub(in crate::redis) fn far(round_trip: Duration, deadline: Duration) -> Option<String> {
+pub(crate) fn far(kind: &str, round_trip: Duration, deadline: Duration) -> Option<String> {
     let needed = breaker::needed(round_trip);
     (deadline < needed).then(|| {
         format!(
-            "the round trip to redis takes {:?}, too long for checks with a deadline of {deadline:?}; set \
+            "the round trip to {kind} takes {:?}, too long for checks with a deadline of {deadline:?}; set \
              LimiterBuilder::deadline to {:?} or more, or use a nearer server",
             shown(round_trip),
             shown(needed)
@@ -169,11 +231,11 @@ pub(in crate::redis) fn far(round_trip: Duration, deadline: Duration) -> Option<
     })
 }
 
-fn log_far(round_trip: Duration, deadline: Duration) {
-    if let Some(detail) = far(round_trip, deadline) {
+fn log_far(kind: &str, round_trip: Duration, deadline: Duration) {
+    if let Some(detail) = far(kind, round_trip, deadline) {
         tracing::warn!(
             code = DISTANT,
-            "{detail}; these checks are decided without redis until it fits"
+            "{detail}; these checks are decided without {kind} until it fits"
         );
     }
 }
@@ -186,10 +248,10 @@ fn shown(duration: Duration) -> Duration {
 }
 
 /// Creates the error of a check that is not sent because the server did not answer before.
-fn silent() -> Error {
+pub(crate) fn silent(kind: &str) -> Error {
     Error::new(
         ErrorKind::CircuitOpen,
-        "redis did not answer earlier checks and is not asked until it answers a probe",
+        format!("{kind} did not answer earlier checks and is not asked until it answers a probe"),
     )
 }
 
@@ -216,13 +278,13 @@ const QUIET: u32 = 20;
 /// checks that are late because of a long queue, or of a slow script, are not taken for a far
 /// server. One task probes, from the first miss that asks for it until all checks are sent again.
 #[derive(Debug)]
-struct Probe {
+struct Probe<S: Probed> {
     /// The store may be dropped while the probe runs.
-    server: Weak<Server>,
+    server: Weak<S>,
     running: Running,
 }
 
-impl Probe {
+impl<S: Probed> Probe<S> {
     async fn run(mut self) {
         let (mut outage, mut trips, mut quiet) = (Outage::default(), Trips::default(), 0);
         // The round trip of the probe that has just closed the breaker.
@@ -231,10 +293,10 @@ impl Probe {
             let Some(server) = self.server.upgrade() else {
                 return;
             };
-            let (breaker, measured) = (&server.health.breaker, closing.take());
+            let (breaker, measured) = (&server.health().breaker, closing.take());
             self.running.take(OPENED | LATE);
             if breaker.is_open() {
-                closing = outage.probe(&server, &self.running).await;
+                closing = outage.probe(&*server, &self.running).await;
                 match closing {
                     Some(_) => outage = Outage::default(),
                     None => trips = Trips::default(),
@@ -247,14 +309,14 @@ impl Probe {
                 let outcome = tokio::select! {
                     biased;
                     () = self.running.until_asked(MASTER) => continue,
-                    outcome = measure(&server, measured) => outcome,
+                    outcome = measure(&*server, measured) => outcome,
                 };
                 match outcome {
-                    Ok(round_trip) => trips.add(&server.health, round_trip),
+                    Ok(round_trip) => trips.add(server.health(), round_trip),
                     Err((error, silent)) => {
                         if breaker.is_far() {
                             breaker.forget();
-                            server.health.failed(&error);
+                            server.health().failed(&error);
                         }
                         trips = Trips::default();
                         if breaker.is_open() {
@@ -280,7 +342,7 @@ impl Probe {
     }
 }
 
-impl Drop for Probe {
+impl<S: Probed> Drop for Probe<S> {
     /// Sends all checks again when the runtime was shut down, or there is none: no other task would
     /// probe.
     fn drop(&mut self) {
@@ -288,7 +350,7 @@ impl Drop for Probe {
             // First, so that a caller that opens the breaker after this line starts another probe.
             self.running.stop();
             if let Some(server) = self.server.upgrade() {
-                server.health.breaker.abandon();
+                server.health().breaker.abandon();
             }
         }
     }
@@ -319,7 +381,7 @@ impl Trips {
             self.last.clear();
             if !was_far {
                 self.episodes += 1;
-                log_far(round_trip, deadline);
+                log_far(health.kind, round_trip, deadline);
             }
         }
         if breaker.is_far() {
@@ -330,7 +392,10 @@ impl Trips {
             let longest = self.last.iter().max().copied().unwrap_or(round_trip);
             if self.last.len() == fitting && breaker.release(longest) {
                 self.last.clear();
-                tracing::info!("the round trip to redis fits the deadlines of all checks again");
+                tracing::info!(
+                    "the round trip to {} fits the deadlines of all checks again",
+                    health.kind
+                );
             }
         }
     }
@@ -340,47 +405,54 @@ impl Trips {
 ///
 /// Before a deadline is refused for the first time, the shorter of two round trips counts: the
 /// first may have met a stall that is over.
-async fn measure(server: &Server, measured: Option<Duration>) -> Result<Duration, Unanswered> {
+async fn measure<S: Probed>(
+    server: &S,
+    measured: Option<Duration>,
+) -> Result<Duration, Unanswered<S::Silent>> {
     let round_trip = match measured {
         Some(round_trip) => round_trip,
-        None => ping(server.shared()).await?,
+        None => server.ping().await?,
     };
-    match server.health.breaker.is_suspect_too_short(round_trip) {
-        true => Ok(round_trip.min(ping(server.shared()).await?)),
+    match server.health().breaker.is_suspect_too_short(round_trip) {
+        true => Ok(round_trip.min(server.ping().await?)),
         false => Ok(round_trip),
     }
 }
 
 /// The probes of an open breaker.
-#[derive(Default)]
-struct Outage {
+struct Outage<T> {
     probes: u32,
     /// The next probe has no pause before it.
     is_at_once: bool,
-    silent: Option<SilentConnection>,
+    silent: Option<T>,
 }
 
-/// A connection that is up and does not answer, with the `PING` that waits on it.
-struct SilentConnection(Pin<Box<dyn Future<Output = Ping> + Send>>);
+impl<T> Default for Outage<T> {
+    fn default() -> Self {
+        Self {
+            probes: 0,
+            is_at_once: false,
+            silent: None,
+        }
+    }
+}
 
-/// A connection, and how long the server took to answer on it.
-type Ping = (Connection, Result<Duration, Error>);
-
-/// The error of a probe, and the connection that was silent.
-type Unanswered = (Error, Option<SilentConnection>);
-
-impl Outage {
+impl<T: Send> Outage<T> {
     /// Probes the server after a pause, and listens meanwhile on the silent connection. Closes the
     /// breaker and returns the round trip when it answers.
-    async fn probe(&mut self, server: &Server, running: &Running) -> Option<Duration> {
-        let health = &server.health;
+    async fn probe(
+        &mut self,
+        server: &impl Probed<Silent = T>,
+        running: &Running,
+    ) -> Option<Duration> {
+        let health = server.health();
         // A store that is dropped now is held for one more pause.
         let pause = match self.probes {
             _ if std::mem::take(&mut self.is_at_once) => Duration::ZERO,
             0 => first_pause(server),
             _ => pause(self.probes, health.breaker.probes_in_vain()),
         };
-        match self.answer(server.shared(), pause, running).await {
+        match self.answer(server, pause, running).await {
             Some(Ok(round_trip)) => {
                 tracing::debug!(
                     server = health.server,
@@ -404,13 +476,13 @@ impl Outage {
     /// Returns the round trip, or `None` when another server is the one to ask.
     async fn answer(
         &mut self,
-        shared: &SharedConnection,
+        server: &impl Probed<Silent = T>,
         pause: Duration,
         running: &Running,
     ) -> Option<Result<Duration, Error>> {
         let probe = async {
             sleep(pause).await;
-            ping(shared).await
+            server.ping().await
         };
         let mut probe = pin!(probe);
         loop {
@@ -420,9 +492,9 @@ impl Outage {
                     running.take(MASTER);
                     return None;
                 }
-                (connection, answer) = silent_answer(&mut self.silent) => {
+                answer = listen(server, &mut self.silent) => {
                     self.silent = None;
-                    if let Ok(round_trip) = answer && shared.restore(connection) {
+                    if let Some(round_trip) = answer {
                         return Some(Ok(round_trip));
                     }
                 }
@@ -435,42 +507,11 @@ impl Outage {
     }
 }
 
-/// Waits for the answer on the silent connection. Waits for ever without one.
-async fn silent_answer(silent: &mut Option<SilentConnection>) -> Ping {
+/// Waits for the answer to an earlier probe. Waits for ever without one.
+async fn listen<S: Probed>(server: &S, silent: &mut Option<S::Silent>) -> Option<Duration> {
     match silent {
-        Some(SilentConnection(ping)) => ping.await,
+        Some(silent) => server.listen(silent).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Waits until the server answers, on the connection there is or on a new one. Returns the round
-/// trip.
-///
-/// A connection that stays silent for the time for connecting is returned with its `PING`, because
-/// a stall may end later. The next probe uses another connection.
-async fn ping(shared: &SharedConnection) -> Result<Duration, Unanswered> {
-    let connection = shared.get().await.map_err(|error| (error, None))?;
-    let pinged = connection.clone();
-    let mut ping = Box::pin(async move {
-        let sent = tokio::time::Instant::now();
-        let answer = pinged.ping().await;
-        (pinged, answer.map(|()| sent.elapsed()))
-    });
-    match timeout(shared.connect_timeout(), &mut ping).await {
-        Ok((_, Ok(round_trip))) => Ok(round_trip),
-        Ok((_, Err(error))) => {
-            shared.broken(&connection);
-            Err((error, None))
-        }
-        Err(_) => {
-            shared.broken(&connection);
-            // A pool has few connections. A connection that is kept is one that the pool cannot
-            // make.
-            Err((
-                silent(),
-                (!connection.is_lent()).then_some(SilentConnection(ping)),
-            ))
-        }
     }
 }
 
@@ -498,16 +539,16 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// A connection that is up is probed at once, so a server that stood still is found in the moment
 /// in which it goes on. After a refused dial, and after answers in vain, there is a pause. Its
 /// random length spreads replicas that lost the server at the same time.
-fn first_pause(server: &Server) -> Duration {
-    match server.health.breaker.probes_in_vain() {
-        0 if server.shared().is_up() => Duration::ZERO,
+fn first_pause(server: &impl Probed) -> Duration {
+    match server.health().breaker.probes_in_vain() {
+        0 if server.is_connected() => Duration::ZERO,
         0 => FIRST.1.mul_f64(fastrand::f64()),
         in_vain => pause(0, in_vain),
     }
 }
 
 /// Returns a random pause below a bound that grows, so that replicas do not all come back at once.
-pub(in crate::redis) fn pause(probes: u32, in_vain: u32) -> Duration {
+pub(crate) fn pause(probes: u32, in_vain: u32) -> Duration {
     let grown = match probes.checked_sub(AT_FIRST_PACE) {
         None => FIRST.1,
         Some(steps) => LATER.mul_f64(GROWTH.powi(steps.min(100) as i32)),
@@ -520,6 +561,43 @@ pub(in crate::redis) fn pause(probes: u32, in_vain: u32) -> Duration {
     shortest + (longest - shortest).mul_f64(fastrand::f64())
 }
 
+/// A call to a server whose caller waits until a deadline. It counts when it ends without an answer.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a, S: Probed> {
+    server: &'a S,
+    deadline: Option<Deadline>,
+    is_over: bool,
+}
+
+impl<'a, S: Probed> Attempt<'a, S> {
+    pub(crate) fn new(server: &'a S, deadline: Option<Deadline>) -> Self {
+        Self {
+            server,
+            deadline,
+            is_over: false,
+        }
+    }
+
+    /// Notes that the call has ended. `is_answered` says whether the server carried it out.
+    pub(crate) fn end(mut self, is_answered: bool) {
+        self.is_over = true;
+        if let (true, Some(deadline)) = (is_answered, self.deadline) {
+            let breaker = &self.server.health().breaker;
+            breaker.check_answered(Some(deadline.timeout()));
+        }
+    }
+}
+
+impl<S: Probed> Drop for Attempt<'_, S> {
+    /// Counts a call whose caller waited until its deadline. A caller that gives up before says
+    /// nothing about the server.
+    fn drop(&mut self) {
+        if !self.is_over && self.deadline.is_some_and(Deadline::is_over) {
+            self.server.missed(self.deadline);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -529,7 +607,10 @@ mod tests {
     /// Returns whether three checks with this timeout open the breaker, when the server is heard
     /// some time after they began and not again.
     async fn opens(timeout: Duration, heard_after: Duration) -> bool {
-        let (health, deadline) = (Health::new("redis".to_owned()), Deadline::after(timeout));
+        let (health, deadline) = (
+            Health::new("redis", "redis".to_owned()),
+            Deadline::after(timeout),
+        );
         advance(heard_after).await;
         health.breaker.heard(now());
         advance(

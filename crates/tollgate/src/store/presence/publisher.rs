@@ -5,13 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use redis::Value;
-
-use super::{
-    backend::Backend,
-    protocol::Script,
-    replicas::{self, Complaints, LAPSE_US, SUBJECT},
-};
+use super::counter::{Complaints, is_away};
 use crate::{
     Enforcement, Error, ErrorKind,
     lock::Lock,
@@ -21,20 +15,16 @@ use crate::{
 /// The most limiters of a store that are shown. One call has all of them.
 const MAX_LIMITERS: usize = 64;
 
-/// The ends of the keys: of the set of limits, and of the hash of shares. A group of replicas has
-/// 16 digits in their place.
-const ENDS: [&str; 2] = ["limits", "shares"];
-
-/// The limits that are shown, as long as a limiter holds them.
+/// Holds the limits that are shown, as long as a limiter holds them.
 #[derive(Default)]
-pub(in crate::redis) struct Publications {
+pub(crate) struct Publications {
     added: Lock<Vec<WeakPublication>>,
     has_left_out: AtomicBool,
 }
 
 impl Publications {
     /// Shows these limits from now on.
-    pub(in crate::redis) fn add(&self, limits: &Publication) {
+    pub(crate) fn add(&self, limits: &Publication) {
         let mut added = self.added.lock();
         added.retain(|limits| limits.upgrade().is_some());
         added.push(limits.downgrade());
@@ -42,7 +32,7 @@ impl Publications {
 
     /// Returns the limits that are shown, unless there are very many, and forgets those whose
     /// limiters are gone.
-    pub(in crate::redis) fn current(&self) -> Vec<Publication> {
+    pub(crate) fn current(&self) -> Vec<Publication> {
         let mut current = Vec::new();
         self.added.lock().retain(|limits| {
             let limits = limits.upgrade();
@@ -63,19 +53,26 @@ impl Publications {
     }
 }
 
+/// The share of a limiter as an operator has written it.
+pub(crate) type Share = Option<Vec<u8>>;
+
 /// Shows limits, one call after the other.
 #[derive(Default)]
-pub(in crate::redis) struct Publisher {
+pub(crate) struct Publisher {
     complaints: Complaints,
     /// The shares that were refused last, by the name of the limiter.
     refused: HashMap<String, Vec<u8>>,
 }
 
 impl Publisher {
-    /// Shows these limits, and puts their shares into force. After a failed call the last shares
-    /// stay.
-    pub(in crate::redis) async fn publish(&mut self, backend: &Backend, limits: &[Publication]) {
-        match call(backend, limits).await {
+    /// Shows these limits by a call, and puts the shares that it returns into force. After a failed
+    /// call the last shares stay.
+    pub(crate) async fn publish(
+        &mut self,
+        limits: &[Publication],
+        call: impl Future<Output = Result<Vec<Share>, Error>>,
+    ) {
+        match call.await {
             Ok(shares) => {
                 self.complaints.forget();
                 limits
@@ -90,12 +87,8 @@ impl Publisher {
 
     /// Puts the share of an operator into force. One that is not valid counts as none, on every
     /// replica.
-    fn obey(&mut self, limits: &Publication, share: &Value) {
-        let text = match share {
-            Value::BulkString(text) => Some(text),
-            _ => None,
-        };
-        let percent = text.and_then(|text| percent(text));
+    fn obey(&mut self, limits: &Publication, text: &Share) {
+        let percent = text.as_deref().and_then(percent);
         match (text, percent) {
             (Some(text), None) if limits.enforcement().is_some() => {
                 let start = &text[..text.len().min(20)];
@@ -143,28 +136,6 @@ fn percent(text: &[u8]) -> Option<u8> {
     )
 }
 
-/// Shows these limits, and returns the share that operators have set for each.
-async fn call(backend: &Backend, limits: &[Publication]) -> Result<Vec<Value>, Error> {
-    let texts: Vec<_> = limits.iter().map(ToString::to_string).collect();
-    let reply = replicas::run(backend, Script::publish(), 2, |server, command| {
-        for end in ENDS {
-            command.arg(replicas::key_text(server, &SUBJECT, end));
-        }
-        replicas::add_time(server, command);
-        command.arg(LAPSE_US);
-        for (limits, text) in limits.iter().zip(&texts) {
-            command.arg(limits.name()).arg(text);
-        }
-    });
-    match reply.await? {
-        Value::Array(shares) if shares.len() == limits.len() => Ok(shares),
-        _ => Err(Error::new(
-            ErrorKind::Protocol,
-            "redis sent shares of enforced keys that are not valid",
-        )),
-    }
-}
-
 /// Logs a failed call. A server that is away is an outage, which each limiter logs.
 fn report(error: &Error) {
     match error.kind() {
@@ -173,7 +144,7 @@ fn report(error: &Error) {
             "limits are not published, or shares not read; grant +zadd +zremrangebyscore +pexpire +hmget on the keys of the \
              prefix"
         ),
-        kind if replicas::is_away(kind) => tracing::debug!(%error, "limits could not be published"),
+        kind if is_away(kind) => tracing::debug!(%error, "limits could not be published"),
         _ => tracing::warn!(%error, "limits are not published, or shares not read"),
     }
 }

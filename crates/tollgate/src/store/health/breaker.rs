@@ -1,9 +1,9 @@
-//! The circuit breaker of one server. The atomics come from `redis::sync`, so that a model checker
+//! The circuit breaker of one server. The atomics come from `store::sync`, so that a model checker
 //! runs the same lines.
 
 use std::time::{Duration, Instant};
 
-use crate::redis::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::store::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Decides which checks are sent to the server: all, those with a long deadline, or none.
 ///
@@ -19,7 +19,7 @@ use crate::redis::sync::{AtomicU32, AtomicU64, Ordering};
 /// The caller that opens the breaker, or whose late check reaches the limit, asks for the probe.
 /// There is never more than one.
 #[derive(Debug)]
-pub(in crate::redis) struct Breaker {
+pub(crate) struct Breaker {
     /// The epoch, and in the low byte the number of misses in a row. The breaker is open at
     /// [`LIMIT`].
     word: AtomicU64,
@@ -58,7 +58,7 @@ const MICROSECOND: u64 = EXCESS + 1;
 const NONE: u64 = u64::MAX;
 
 impl Breaker {
-    pub(in crate::redis) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             word: AtomicU64::new(0),
             heard_us: AtomicU64::new(0),
@@ -70,18 +70,18 @@ impl Breaker {
         }
     }
 
-    pub(in crate::redis) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.word.load(Ordering::Acquire) & MISSES == LIMIT
     }
 
     /// Returns how often the breaker has opened. A check from an earlier epoch is no longer waited
     /// for.
-    pub(in crate::redis) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.word.load(Ordering::Acquire) / EPOCH
     }
 
     /// Counts a check that missed its deadline. Returns whether that opened the breaker.
-    pub(in crate::redis) fn missed(&self) -> bool {
+    pub(crate) fn missed(&self) -> bool {
         let count = |word: u64| match word & MISSES {
             LIMIT => None,
             misses if misses == LIMIT - 1 => Some(word + EPOCH + 1),
@@ -94,7 +94,7 @@ impl Breaker {
     }
 
     /// Opens the breaker at once. Returns whether it was closed.
-    pub(in crate::redis) fn open(&self) -> bool {
+    pub(crate) fn open(&self) -> bool {
         let open = |word: u64| (word & MISSES != LIMIT).then_some((word & !MISSES) + EPOCH + LIMIT);
         self.word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, open)
@@ -103,7 +103,7 @@ impl Breaker {
 
     /// Notes an answer at this time, and resets the misses of a closed breaker. Only a probe closes
     /// an open one: an answer may be late.
-    pub(in crate::redis) fn heard(&self, now: Instant) {
+    pub(crate) fn heard(&self, now: Instant) {
         self.heard_us.store(
             micros(now.saturating_duration_since(self.began)),
             Ordering::Relaxed,
@@ -118,13 +118,13 @@ impl Breaker {
 
     /// Returns the time of the last answer, and before the first one that of the breaker's
     /// creation.
-    pub(in crate::redis) fn last_heard(&self) -> Instant {
+    pub(crate) fn last_heard(&self) -> Instant {
         self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed))
     }
 
     /// Notes that a check was answered within its deadline, if it has one.
     #[inline]
-    pub(in crate::redis) fn check_answered(&self, deadline: Option<Duration>) {
+    pub(crate) fn check_answered(&self, deadline: Option<Duration>) {
         if self.probes_in_vain.load(Ordering::Relaxed) > 0 {
             self.probes_in_vain.store(0, Ordering::Relaxed);
         }
@@ -141,21 +141,21 @@ impl Breaker {
     }
 
     /// Closes the breaker after an answered probe. Only the probe calls this.
-    pub(in crate::redis) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.probes_in_vain.fetch_add(1, Ordering::Relaxed);
         self.leave(0);
     }
 
     /// Sends all checks again because no task probes any more. The next missed check opens the
     /// breaker, and the next late one starts a measurement.
-    pub(in crate::redis) fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         self.forget();
         self.leave(LIMIT - 1);
     }
 
     /// Returns how many probes were answered since a check was answered. A server that answers
     /// probes and no checks is probed less and less often.
-    pub(in crate::redis) fn probes_in_vain(&self) -> u32 {
+    pub(crate) fn probes_in_vain(&self) -> u32 {
         self.probes_in_vain.load(Ordering::Relaxed)
     }
 
@@ -171,7 +171,7 @@ impl Breaker {
 impl Breaker {
     /// Returns whether a check with this deadline is decided without the server.
     #[inline]
-    pub(in crate::redis) fn is_too_short(&self, deadline: Duration) -> bool {
+    pub(crate) fn is_too_short(&self, deadline: Duration) -> bool {
         match self.too_short_us.load(Ordering::Acquire) {
             0 => false,
             longest_us => self.is_within(micros(deadline), longest_us),
@@ -179,25 +179,25 @@ impl Breaker {
     }
 
     /// Returns whether some deadline is too short.
-    pub(in crate::redis) fn is_far(&self) -> bool {
+    pub(crate) fn is_far(&self) -> bool {
         self.too_short_us.load(Ordering::Acquire) != 0
     }
 
     /// Counts a late check against its deadline. Returns whether the deadline waits for a
     /// measurement.
-    pub(in crate::redis) fn late(&self, deadline: Duration) -> bool {
+    pub(crate) fn late(&self, deadline: Duration) -> bool {
         self.count_late(micros(deadline)) == MOST_LATE
     }
 
     /// Returns whether a deadline waits for a measurement.
-    pub(in crate::redis) fn has_suspect(&self) -> bool {
+    pub(crate) fn has_suspect(&self) -> bool {
         self.suspects
             .iter()
             .any(|suspect| suspect.load(Ordering::Acquire) & EXCESS == MOST_LATE)
     }
 
     /// Returns whether a deadline that waits for a measurement is too short for this round trip.
-    pub(in crate::redis) fn is_suspect_too_short(&self, round_trip: Duration) -> bool {
+    pub(crate) fn is_suspect_too_short(&self, round_trip: Duration) -> bool {
         let is_too_short =
             |word: u64| word & EXCESS == MOST_LATE && word / MICROSECOND < needed_us(round_trip);
         self.suspects
@@ -208,7 +208,7 @@ impl Breaker {
     /// Judges the deadlines that wait for a measurement. Returns the longest that is too short. A
     /// deadline that has room for the round trip was missed for another reason: it starts anew.
     /// Only the probe calls this.
-    pub(in crate::redis) fn judge(&self, round_trip: Duration) -> Option<Duration> {
+    pub(crate) fn judge(&self, round_trip: Duration) -> Option<Duration> {
         let needed_us = needed_us(round_trip);
         let judged = self.suspects.iter().filter_map(|suspect| {
             let take = |word: u64| (word & EXCESS == MOST_LATE).then_some(0);
@@ -228,7 +228,7 @@ impl Breaker {
 
     /// Sends checks again whose deadline has room for the round trip. Returns whether all checks
     /// are sent again. Only the probe calls this.
-    pub(in crate::redis) fn release(&self, round_trip: Duration) -> bool {
+    pub(crate) fn release(&self, round_trip: Duration) -> bool {
         let needed_us = needed_us(round_trip);
         if self.shortest_us.load(Ordering::Acquire) < needed_us {
             self.too_short_us
@@ -240,7 +240,7 @@ impl Breaker {
     }
 
     /// Sends all checks again, whatever their deadline.
-    pub(in crate::redis) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.shortest_us.store(NONE, Ordering::Release);
         self.too_short_us.store(0, Ordering::Release);
     }
@@ -302,7 +302,7 @@ impl Breaker {
 
 /// Returns the shortest deadline that has room for a round trip: a fifth of it is left for the
 /// script and the queues.
-pub(in crate::redis) fn needed(round_trip: Duration) -> Duration {
+pub(crate) fn needed(round_trip: Duration) -> Duration {
     Duration::from_micros(needed_us(round_trip))
 }
 

@@ -3,4 +3,4 @@
 mod cache;
 mod table;
 
-pub(in crate::redis) use cache::{DEFAULT_CAP, DenyCache, Epoch, KeyHash};
+pub(crate) use cache::{DEFAULT_CAP, DenyCache, Epoch, KeyHash};

@@ -30,32 +30,32 @@ use crate::{
 /// outermost levels are those from before the check.
 ///
 /// The memory is allocated once. A lookup takes no lock.
-pub(in crate::redis) struct DenyCache {
+pub(crate) struct DenyCache {
     table: EpochTable<Denial>,
     cap: Duration,
 }
 
 /// Marks the time before a check was sent.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::redis) struct Epoch {
+pub(crate) struct Epoch {
     whole: table::Epoch,
     shared: Option<table::Epoch>,
 }
 
 /// The hashes of a key.
 #[derive(Clone, Debug)]
-pub(in crate::redis) struct KeyHash {
-    pub(in crate::redis) whole: u64,
+pub(crate) struct KeyHash {
+    pub(crate) whole: u64,
     /// The hash of the outermost level. It equals `whole` for a key of one level. Of a key with
     /// branches, that of the first.
-    pub(in crate::redis) outermost: u64,
+    pub(crate) outermost: u64,
     /// Makes the hashes of other levels and branches.
-    pub(in crate::redis) hasher: RandomState,
+    pub(crate) hasher: RandomState,
 }
 
 impl KeyHash {
     #[inline]
-    pub(in crate::redis) fn of(key: &Key, hasher: &RandomState) -> Self {
+    pub(crate) fn of(key: &Key, hasher: &RandomState) -> Self {
         let whole = key.level(0).hash(hasher);
         // The hash of a level equals the hash of the key that has this level alone.
         let outermost = if key.reach() == 1 {
@@ -83,14 +83,14 @@ struct Denial {
 }
 
 /// The default of the cap.
-pub(in crate::redis) const DEFAULT_CAP: Duration = Duration::from_secs(1);
+pub(crate) const DEFAULT_CAP: Duration = Duration::from_secs(1);
 
 /// The number of entries. When more keys are denied at once, some repeated requests reach the
 /// server.
 const ENTRIES: usize = 1 << 14;
 
 impl DenyCache {
-    pub(in crate::redis) fn new(cap: Duration) -> Self {
+    pub(crate) fn new(cap: Duration) -> Self {
         Self {
             table: EpochTable::new(ENTRIES),
             cap,
@@ -100,11 +100,7 @@ impl DenyCache {
     /// Returns the answer to a check that is known to be denied. `hash` is that of its key, here
     /// and below.
     #[inline]
-    pub(in crate::redis) fn look_up(
-        &self,
-        check: &Check<'_>,
-        hash: &KeyHash,
-    ) -> Option<CheckFuture> {
+    pub(crate) fn look_up(&self, check: &Check<'_>, hash: &KeyHash) -> Option<CheckFuture> {
         self.table.find(hash.whole, |denial| {
             // Units may have come back to a part of the key that other keys share.
             let is_current =
@@ -122,7 +118,7 @@ impl DenyCache {
 
     /// Returns the epoch of a key. Take it before the check is sent.
     #[inline]
-    pub(in crate::redis) fn epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Epoch {
+    pub(crate) fn epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Epoch {
         Epoch {
             whole: self.table.epoch(hash.whole),
             shared: self.shared_epoch(check, hash),
@@ -152,7 +148,7 @@ impl DenyCache {
 
     /// Remembers a decision if it is a denial. The check was sent at `sent`, and `epoch` was taken
     /// before.
-    pub(in crate::redis) fn remember(
+    pub(crate) fn remember(
         &self,
         key: &Key,
         hash: u64,
@@ -187,7 +183,7 @@ impl DenyCache {
     }
 
     /// Forgets the denials of a key, of its levels and branches, and of all keys that share them.
-    pub(in crate::redis) fn forget(&self, key: &Key, hasher: &RandomState) {
+    pub(crate) fn forget(&self, key: &Key, hasher: &RandomState) {
         if key.has_branches() {
             self.table
                 .forget(key.level(0).hash(hasher), |denial| denial.key == *key);

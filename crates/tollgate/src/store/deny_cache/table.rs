@@ -1,13 +1,13 @@
-//! A table of a fixed size. The atomics come from `redis::sync`, so that a model checker runs the
+//! A table of a fixed size. The atomics come from `store::sync`, so that a model checker runs the
 //! same lines.
 
 use std::{iter, sync::Arc};
 
-use crate::redis::sync::{ArcSwapOption, AtomicU32, AtomicU64, Ordering, fence};
+use crate::store::sync::{ArcSwapOption, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Keeps up to two entries for each hash. A lookup takes no lock. An entry that was requested
 /// before its key was forgotten is not inserted afterwards.
-pub(in crate::redis) struct EpochTable<T>(Box<[Pair<T>]>);
+pub(crate) struct EpochTable<T>(Box<[Pair<T>]>);
 
 /// Most lookups find nothing. All that such a lookup reads lies side by side, in one cache line.
 #[repr(align(32))]
@@ -22,7 +22,7 @@ struct Pair<T> {
 
 /// Marks a time in the life of a pair: how often one of its keys was forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::redis) struct Epoch(u64);
+pub(crate) struct Epoch(u64);
 
 impl iter::Sum for Epoch {
     fn sum<I: Iterator<Item = Self>>(epochs: I) -> Self {
@@ -34,7 +34,7 @@ impl<T> EpochTable<T> {
     /// # Panics
     ///
     /// When `count` is odd.
-    pub(in crate::redis) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         assert!(count.is_multiple_of(2), "entries come in pairs");
         let pair = || Pair {
             marks: [AtomicU32::new(0), AtomicU32::new(0)],
@@ -46,7 +46,7 @@ impl<T> EpochTable<T> {
 
     /// Returns the first result of `look` on the entries of a key.
     #[inline]
-    pub(in crate::redis) fn find<R>(&self, hash: u64, look: impl Fn(&T) -> Option<R>) -> Option<R> {
+    pub(crate) fn find<R>(&self, hash: u64, look: impl Fn(&T) -> Option<R>) -> Option<R> {
         let pair = self.pair(hash);
         for (mark_of, held) in pair.marks.iter().zip(&pair.entries) {
             if mark_of.load(Ordering::Acquire) == mark(hash)
@@ -61,13 +61,13 @@ impl<T> EpochTable<T> {
 
     /// Returns the epoch of a key. Take it before the entry is requested.
     #[inline]
-    pub(in crate::redis) fn epoch(&self, hash: u64) -> Epoch {
+    pub(crate) fn epoch(&self, hash: u64) -> Epoch {
         Epoch(self.pair(hash).epoch.load(Ordering::Acquire))
     }
 
     /// Inserts an entry that was requested at `epoch`, in place of the entry with the smallest
     /// rank.
-    pub(in crate::redis) fn insert<K: Ord>(
+    pub(crate) fn insert<K: Ord>(
         &self,
         hash: u64,
         epoch: Epoch,
@@ -91,7 +91,7 @@ impl<T> EpochTable<T> {
     }
 
     /// Removes the entries of a key for which `is` returns true.
-    pub(in crate::redis) fn forget(&self, hash: u64, is: impl Fn(&T) -> bool) {
+    pub(crate) fn forget(&self, hash: u64, is: impl Fn(&T) -> bool) {
         let pair = self.pair(hash);
         pair.epoch.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::SeqCst);

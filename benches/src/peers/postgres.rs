@@ -1,0 +1,111 @@
+//! Limiters over PostgreSQL that call it for each decision.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, Pool, Runtime};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use tokio_postgres::NoTls;
+use tower_rate_limiter::{GcraQuota, POSTGRES_GCRA_MIGRATION_V1, PostgresGcra, RateLimitPolicy};
+
+use crate::{
+    keys,
+    load::{Answer, Decide},
+};
+
+/// The connections of a peer. More made them slower on two cores.
+const CONNECTIONS: usize = 16;
+
+/// Decides in a transaction that locks the row of the key, as Bucket4j does.
+pub(crate) struct SelectForUpdate {
+    pool: Pool,
+    keys: Vec<String>,
+}
+
+/// The burst of a bucket of which a unit returns in a microsecond: it is never used up.
+const BURST: i64 = 1_000_000_000;
+
+impl SelectForUpdate {
+    pub(crate) async fn new(url: &str, keys: usize) -> Self {
+        let manager = Manager::new(url.parse().expect("a URL"), NoTls);
+        let pool = Pool::builder(manager)
+            .max_size(CONNECTIONS)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .expect("a pool");
+        let client = pool.get().await.expect("the server is up");
+        let table = "CREATE TABLE IF NOT EXISTS buckets (key text PRIMARY KEY, tokens int8 NOT NULL, at_us int8 NOT NULL) \
+                     WITH (fillfactor = 50)";
+        client.batch_execute(table).await.expect("a table");
+        Self {
+            pool,
+            keys: keys::first(keys).collect(),
+        }
+    }
+}
+
+impl Decide for SelectForUpdate {
+    async fn decide(&self, key: usize) -> Answer {
+        let key = &self.keys[key];
+        let mut client = self.pool.get().await.expect("a connection");
+        let transaction = client.transaction().await.expect("a transaction");
+        let select = "SELECT tokens, at_us, (extract(epoch FROM clock_timestamp()) * 1000000)::int8 \
+                      FROM buckets WHERE key = $1 FOR UPDATE";
+        let select = transaction
+            .prepare_cached(select)
+            .await
+            .expect("a statement");
+        let row = transaction.query_opt(&select, &[key]).await.expect("a row");
+        let (left, now_us) = match row {
+            Some(row) => {
+                let (tokens, at_us, now_us): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+                ((tokens + now_us - at_us).min(BURST), now_us)
+            }
+            None => (BURST, 0),
+        };
+        let update = "INSERT INTO buckets VALUES ($1, $2, $3) \
+                      ON CONFLICT (key) DO UPDATE SET tokens = excluded.tokens, at_us = excluded.at_us";
+        let update = transaction
+            .prepare_cached(update)
+            .await
+            .expect("a statement");
+        let spent = left - 1;
+        transaction
+            .execute(&update, &[key, &spent, &now_us])
+            .await
+            .expect("written");
+        transaction.commit().await.expect("committed");
+        Answer::by_store(spent >= 0)
+    }
+}
+
+/// Decides with the PostgreSQL policy of tower-rate-limiter: a function in the database.
+pub(crate) struct TowerRateLimiterPostgres {
+    policy: PostgresGcra,
+    keys: Vec<String>,
+}
+
+impl TowerRateLimiterPostgres {
+    pub(crate) async fn new(url: &str, keys: usize) -> Self {
+        let pool: PgPool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS as u32)
+            .connect(url)
+            .await
+            .expect("the server is up");
+        sqlx::raw_sql(POSTGRES_GCRA_MIGRATION_V1)
+            .execute(&pool)
+            .await
+            .expect("a function");
+        let quota = GcraQuota::new(1_000, Duration::from_secs(1), 100_000_000);
+        Self {
+            policy: PostgresGcra::new(pool, quota.expect("a quota above zero")),
+            keys: keys::first(keys).collect(),
+        }
+    }
+}
+
+impl Decide for TowerRateLimiterPostgres {
+    async fn decide(&self, key: usize) -> Answer {
+        let decision = self.policy.check(self.keys[key].clone()).await;
+        Answer::by_store(!decision.expect("the server decides").is_rate_limited())
+    }
+}

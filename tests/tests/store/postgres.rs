@@ -1,0 +1,626 @@
+//! The store in PostgreSQL: it decides as the others do, and each failure of the server has its
+//! answer.
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use tollgate::{
+    Cost, Enforcement, ErrorKind, Key, Lease, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    permits::Concurrency,
+    reservation::{ReservationId, Settlement},
+    store::Clock,
+    testing::ALGORITHMS,
+};
+use tollgate_postgres::{Durability, PostgresStore, PostgresStoreBuilder, schema};
+use tollgate_test_support::{
+    Dice, PATIENCE, POSTGRES, START_US, client, new_table, patient_limiter, policies, remaining,
+};
+use tollgate_tests::{PostgresServer, Proxy, wait};
+
+use crate::suite::decisions::{agree, each_algorithm, in_order, ranks_agree};
+
+/// Returns a builder of a store on this table of the server of the program.
+fn builder(table: &str) -> PostgresStoreBuilder {
+    PostgresStore::builder(POSTGRES.url())
+        .table(table)
+        .create(Durability::Unlogged)
+}
+
+/// Returns a builder of a store on a new table, for this user.
+fn of_user(user: &str) -> PostgresStoreBuilder {
+    let url = POSTGRES.url().replacen("postgres@", &format!("{user}@"), 1);
+    PostgresStore::builder(url)
+        .table(new_table())
+        .create(Durability::Unlogged)
+}
+
+/// Runs SQL as the owner of the database.
+async fn run(sql: &str) {
+    let client = client(&POSTGRES).await;
+    client.batch_execute(sql).await.expect(sql);
+}
+
+/// Leaves out the rows by which processes count themselves.
+const OF_KEYS: &str = "WHERE convert_from(key, 'UTF8') NOT LIKE '{replicas}%'";
+
+fn daily(amount: u64) -> Policy {
+    Policy::token_bucket("api", Quota::per_day(amount))
+}
+
+/// Returns a limiter that fails where the store does not decide.
+fn closed(store: impl Store, deadline: Duration) -> Limiter {
+    Limiter::builder(store)
+        .policies(daily(1_000))
+        .deadline(deadline)
+        .on_outage(Outage::Closed)
+        .build()
+}
+
+#[tokio::test]
+async fn decisions_in_postgres_are_those_of_the_in_process_store() {
+    let clock = Clock::manual(START_US);
+    let builder = || {
+        builder(&new_table())
+            .clock(clock.clone())
+            .deny_cache_cap(Duration::ZERO)
+    };
+    let store = builder().connect().await.expect("a store");
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    for (seed, algorithm) in (0..).zip(ALGORITHMS) {
+        let mut dice = Dice::new(seed);
+        for most in [1, 4] {
+            let set = policies::set(&mut dice, algorithm, most);
+            agree(&set, &store, &memory, &clock, &mut dice, |dice| {
+                Key::from((most, seed, dice.below(40)))
+            })
+            .await;
+        }
+    }
+    ranks_agree(&builder().connect().await.expect("a store"), &clock).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_share_a_table_admit_a_burst_exactly() {
+    let table = new_table();
+    for isolation in ["read committed", "serializable"] {
+        let user = format!("{table}_{}", isolation.len());
+        run(&format!(
+            "CREATE ROLE {user} SUPERUSER LOGIN; ALTER ROLE {user} SET default_transaction_isolation = '{isolation}'"
+        ))
+        .await;
+        let mut processes = Vec::new();
+        for _ in 0..4 {
+            let store = of_user(&user).table(&table).connect().await;
+            processes.push(store.expect("a store"));
+        }
+        for policy in each_algorithm(Quota::per_day(100)) {
+            let limiters: Vec<_> = processes
+                .iter()
+                .map(|store| patient_limiter(store.clone(), policy.clone()))
+                .collect();
+            let key = Key::from((isolation, policy.to_string()));
+            let check = |at: usize| tokio::spawn(limiters[at % 4].check(&key).into_future());
+            let tasks: Vec<_> = (0..300).map(check).collect();
+            let mut passed = 0;
+            for task in tasks {
+                let decision = task.await.expect("a task").expect("a decision");
+                passed += u64::from(decision.is_allowed());
+            }
+            assert_eq!(passed, 100, "{policy:?}, {isolation}");
+        }
+    }
+}
+
+/// Many sets of the same keys in all orders: a wait for each other would end by an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_in_any_order_that_have_no_rows_yet_deadlock_nobody() {
+    let table = new_table();
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(builder(&table).connect().await.expect("a store"));
+    }
+    let names = ["p0", "p1", "p2", "p3", "p4", "p5"];
+    let mut tasks = Vec::new();
+    for round in 0..40 {
+        for (at, store) in stores.iter().enumerate() {
+            let set = (0..4).map(|step| {
+                let name = names[(round + at * 5 + step * (1 + at % 2 * 4)) % names.len()];
+                Policy::token_bucket(name, Quota::per_day(100_000))
+            });
+            let mut set: Vec<Policy> = set.collect();
+            set.dedup_by(|one, next| one.name() == next.name());
+            set.sort_by(|one, next| one.name().cmp(next.name()));
+            set.dedup_by(|one, next| one.name() == next.name());
+            if at % 2 == 1 {
+                set.reverse();
+            }
+            let set = tollgate::PolicySet::try_new(set).expect("a set");
+            let limiter = patient_limiter(store.clone(), set);
+            for key in 0..8_u64 {
+                tasks.push(tokio::spawn(
+                    limiter.check((round as u64, key)).into_future(),
+                ));
+            }
+        }
+    }
+    for task in tasks {
+        assert!(
+            task.await
+                .expect("a task")
+                .expect("a decision")
+                .is_allowed()
+        );
+    }
+    let log = POSTGRES.log();
+    assert!(!log.contains("deadlock detected"), "{log}");
+}
+
+#[tokio::test]
+async fn a_hot_key_is_decided_in_order_and_a_denial_writes_nothing() {
+    let table = new_table();
+    let store = builder(&table).deny_cache_cap(Duration::ZERO);
+    let limiter = patient_limiter(store.connect().await.expect("a store"), daily(50));
+    let checks = (0..100)
+        .map(|_| limiter.check("hot").into_future())
+        .collect();
+    let decisions = in_order(checks).await;
+    let admitted: Vec<_> = decisions
+        .iter()
+        .map(|decision| decision.is_allowed())
+        .collect();
+    let expected: Vec<_> = (0..100).map(|at| at < 50).collect();
+    assert_eq!(admitted, expected, "in the order in which they came");
+
+    let client = client(&POSTGRES).await;
+    let version = async || {
+        let rows = format!("SELECT xmin::text || ctid::text || xmax::text FROM {table} {OF_KEYS}");
+        let rows = client.query(&rows, &[]).await.expect("rows");
+        assert_eq!(rows.len(), 1, "one row of one state");
+        rows[0].get::<_, String>(0)
+    };
+    let before = version().await;
+    for _ in 0..3 {
+        assert!(limiter.check("hot").await.expect("a decision").is_denied());
+        let _ = limiter.peek("hot").await.expect("a state");
+    }
+    assert_eq!(version().await, before, "neither written nor locked");
+}
+
+#[tokio::test]
+async fn everything_beside_checks_works_in_postgres() {
+    let store = builder(&new_table()).connect().await.expect("a store");
+    let set = [daily(10), Policy::sliding_log("log", Quota::per_day(20))];
+    let limiter = patient_limiter(store.clone(), set);
+    let check = limiter.check("acme").cost(Cost::new(4)).tag("ann");
+    let decision = check.await.expect("a decision");
+    let entries = limiter.entries("acme", 2).await.expect("entries");
+    assert_eq!((entries.len(), entries[0].tag()), (2, &b"ann"[..]));
+    let refund = limiter.refund("acme", Cost::ONE).of(&decision);
+    refund.await.expect("a refund");
+    assert_eq!(remaining(&limiter, "acme").await, 7);
+
+    let id = ReservationId::try_new("order-1").expect("an id");
+    let reserve = || async {
+        let reservation = limiter.reserve("acme", Cost::new(5)).id(id.clone());
+        reservation.await.expect("a decision")
+    };
+    let (first, again) = (reserve().await, reserve().await);
+    assert!(first.decision().is_allowed() && again.decision().is_allowed());
+    assert_eq!(
+        remaining(&limiter, "acme").await,
+        2,
+        "the same id charges once"
+    );
+    let settled = first.commit(Cost::new(9)).await.expect("settled");
+    assert_eq!(settled, Settlement::Settled);
+    let settled = again.commit(Cost::new(1)).await.expect("settled");
+    assert_eq!(settled, Settlement::AlreadySettled);
+    assert_eq!(remaining(&limiter, "acme").await, 0, "in debt");
+    limiter.reset("acme").await.expect("a reset");
+    assert_eq!(remaining(&limiter, "acme").await, 10);
+
+    let exports = patient_limiter(store, daily(1)).concurrency(Concurrency::new("exports", 2));
+    let held = [
+        exports.try_acquire("acme").await,
+        exports.try_acquire("acme").await,
+    ];
+    assert!(
+        held.iter().all(|held| matches!(held, Ok(Ok(_)))),
+        "{held:?}"
+    );
+    assert!(matches!(exports.try_acquire("acme").await, Ok(Err(_))));
+}
+
+#[tokio::test]
+async fn a_denial_is_remembered_until_units_come_back_in_this_process() {
+    let store = builder(&new_table()).connect().await.expect("a store");
+    let limiter = patient_limiter(store, daily(1));
+    let decision = limiter.check("acme").await.expect("a decision");
+    let check = async || limiter.check("acme").await.expect("a decision");
+    assert!(check().await.is_denied());
+    let again = check().await;
+    assert!(again.is_denied() && again.is_remembered());
+    let refund = limiter.refund("acme", Cost::ONE).of(&decision);
+    refund.await.expect("a refund");
+    assert!(check().await.is_allowed());
+}
+
+#[tokio::test]
+async fn expired_rows_are_removed() {
+    let (clock, table) = (Clock::manual(START_US), new_table());
+    let store = builder(&table).clock(clock.clone()).connect().await;
+    let limiter = patient_limiter(
+        store.expect("a store"),
+        Policy::fixed_window("api", Quota::per_minute(5)),
+    );
+    for key in 0..2_500_u64 {
+        assert!(limiter.check(key).await.expect("a decision").is_allowed());
+    }
+    clock.advance(Duration::from_secs(3_600));
+    assert!(
+        limiter
+            .check("later")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let client = client(&POSTGRES).await;
+    let count = format!("SELECT count(*) FROM {table} {OF_KEYS}");
+    wait::until_async("the expired rows to be removed", PATIENCE, async || {
+        let row = client.query_one(&count, &[]).await.expect("a count");
+        row.get::<_, i64>(0) == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_table_is_made_by_a_migration_by_a_call_or_by_the_first_use() {
+    let table = new_table();
+    let sql = schema(&table, Durability::Logged).expect("a name");
+    let store = PostgresStore::builder(POSTGRES.url()).table(&table);
+    let store = store.build().expect("a URL");
+    let error = store.ping().await.expect_err("there is no table");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("has no such table"), "{error}");
+    for _ in 0..2 {
+        run(&sql).await;
+        store.ping().await.expect("the table is there");
+    }
+    store
+        .create_table(Durability::Unlogged)
+        .await
+        .expect("it is there");
+
+    let of_call = PostgresStore::builder(POSTGRES.url()).table(new_table());
+    let of_call = of_call.build().expect("a URL");
+    of_call
+        .create_table(Durability::Logged)
+        .await
+        .expect("made");
+    of_call.ping().await.expect("the table is there");
+
+    // Processes that start together.
+    let table = new_table();
+    let starts: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(builder(&table).connect()))
+        .collect();
+    for start in starts {
+        start.await.expect("a task").expect("a store");
+    }
+
+    tollgate_postgres::register();
+    let url = format!("{}&create=unlogged&table={}", POSTGRES.url(), new_table());
+    for store in [
+        tollgate::connect(&url).await.expect("a store"),
+        tollgate::open(&url).expect("a store"),
+    ] {
+        let limiter = patient_limiter(store, daily(2));
+        assert!(
+            limiter
+                .check("acme")
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_is_leased_is_refused_when_the_limiter_is_built() {
+    let store = builder(&new_table()).connect().await.expect("a store");
+    let limiter = Limiter::builder(store).policies(daily(9_000).leased(Lease::new()));
+    let error = limiter.try_build().expect_err("it leases nothing");
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (
+            ErrorKind::Unsupported,
+            "the store does not lease, and the policy \"api\" is leased"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_table_of_another_version_or_program_is_refused() {
+    let table = new_table();
+    run(&format!(
+        "{} COMMENT ON TABLE {table} IS 'tollgate table version 2'",
+        schema(&table, Durability::Logged).expect("a name")
+    ))
+    .await;
+    let error = builder(&table).connect().await.expect_err("a newer table");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("has version 2"), "{error}");
+    let other = new_table();
+    run(&format!("CREATE TABLE {other} (key int)")).await;
+    let error = builder(&other)
+        .connect()
+        .await
+        .expect_err("no table of ours");
+    assert!(error.to_string().contains("another program"), "{error}");
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_has_a_kind_and_shows_no_secret() {
+    let user = new_table();
+    run(&format!(
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE {user}_full LOGIN CONNECTION LIMIT 0; CREATE ROLE {user}_reader LOGIN; \
+         ALTER ROLE {user}_reader SET default_transaction_read_only = on; CREATE ROLE {user}_weak LOGIN;"
+    ))
+    .await;
+    for (role, kind) in [
+        ("full", ErrorKind::TooManyClients),
+        ("reader", ErrorKind::ReadOnly),
+        ("weak", ErrorKind::PermissionDenied),
+        ("nobody", ErrorKind::Authentication),
+    ] {
+        let error = of_user(&format!("{user}_{role}"))
+            .connect()
+            .await
+            .expect_err(role);
+        assert_eq!(error.kind(), kind, "{role}: {error}");
+    }
+    let url = format!("postgres://guarded:hunter2@{}/postgres", POSTGRES.addr());
+    let error = PostgresStore::connect(url)
+        .await
+        .expect_err("a wrong password");
+    assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
+    assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    let nobody = format!(
+        "postgres://postgres@127.0.0.1:{}/postgres",
+        tollgate_tests::ports::free()
+    );
+    let error = PostgresStore::connect(nobody)
+        .await
+        .expect_err("nobody listens");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    for url in [
+        "postgres://h/?tabel=x",
+        "postgres://h/?create=maybe",
+        "postgres://h/?connections=0",
+        "mysql://h",
+    ] {
+        assert_eq!(
+            PostgresStore::open(url).expect_err(url).kind(),
+            ErrorKind::Config,
+            "{url}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pool_of_the_application_serves_and_one_that_is_full_is_an_overload() {
+    use deadpool_postgres::{Manager, Pool, Runtime};
+    let config = POSTGRES.url().parse().expect("a URL");
+    let pool = Pool::builder(Manager::new(config, tokio_postgres::NoTls))
+        .max_size(1)
+        .wait_timeout(Some(Duration::from_millis(50)))
+        .runtime(Runtime::Tokio1)
+        .build()
+        .expect("a pool");
+    let store = PostgresStore::over(pool.clone()).table(new_table());
+    let store = store.create(Durability::Unlogged).connect().await;
+    let limiter = closed(store.expect("a store"), PATIENCE);
+    assert!(
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let taken = pool.get().await.expect("a connection");
+    let error = limiter.check("acme").await.expect_err("no connection");
+    assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
+    drop(taken);
+    assert_eq!(
+        remaining(&limiter, "acme").await,
+        999,
+        "nothing was charged"
+    );
+}
+
+/// A lock of another program holds the table, as a migration does, until the breaker is open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_locked_is_late_and_is_asked_again_when_it_is_free() {
+    let table = new_table();
+    let store = builder(&table).connect().await.expect("a store");
+    let limiter = closed(store.clone(), Duration::from_millis(500));
+    assert!(
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let client = client(&POSTGRES).await;
+    let lock = format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
+    client.batch_execute(&lock).await.expect("a lock");
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        let error = limiter.check("acme").await.expect_err("no decision");
+        kinds.push(error.kind());
+    }
+    let late = ErrorKind::Timeout;
+    assert_eq!(kinds, [late, late, late, ErrorKind::CircuitOpen]);
+    client.batch_execute("COMMIT").await.expect("the end");
+    wait::until_async("a probe to be answered", PATIENCE, async || {
+        store.is_available()
+    })
+    .await;
+    let limiter = closed(store, PATIENCE);
+    assert_eq!(
+        remaining(&limiter, "acme").await,
+        999,
+        "late checks charge nothing"
+    );
+}
+
+/// An administrator ends all connections again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_ended_charge_nothing_twice() {
+    let table = new_table();
+    let store = builder(&table).connect().await.expect("a store");
+    let limiter = closed(store, PATIENCE);
+    let client = client(&POSTGRES).await;
+    let (mut admitted, mut failed) = (0, 0);
+    for round in 0..20 {
+        let tasks: Vec<_> = (0..30)
+            .map(|_| tokio::spawn(limiter.check("hot").into_future()))
+            .collect();
+        if round % 2 == 0 {
+            let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                       WHERE application_name = 'tollgate' AND query LIKE $1";
+            let own = format!("%{table}%");
+            client.query(end, &[&own]).await.expect("an end");
+        }
+        for task in tasks {
+            match task.await.expect("a task") {
+                Ok(decision) => admitted += u64::from(decision.is_allowed()),
+                Err(error) => {
+                    assert!(error.kind().is_unavailable(), "{error}");
+                    failed += 1;
+                }
+            }
+        }
+    }
+    let spent = 1_000 - remaining(&limiter, "hot").await;
+    assert!(
+        (admitted..=admitted + failed).contains(&spent),
+        "{admitted} were admitted, {failed} failed, {spent} are spent"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_that_are_lost_charge_nothing_twice() {
+    let proxy = Proxy::start(POSTGRES.addr());
+    let store = PostgresStore::builder(POSTGRES.url_at(proxy.addr()) + "?connect_timeout=60")
+        .table(new_table())
+        .create(Durability::Unlogged)
+        .connect()
+        .await
+        .expect("a store");
+    let limiter = closed(store, PATIENCE);
+    let (mut admitted, mut failed) = (0, 0);
+    for round in 0..20 {
+        let tasks: Vec<_> = (0..20)
+            .map(|_| tokio::spawn(limiter.check("hot").into_future()))
+            .collect();
+        if round % 2 == 0 {
+            tokio::task::block_in_place(|| proxy.lose_replies());
+        }
+        for task in tasks {
+            match task.await.expect("a task") {
+                Ok(decision) => admitted += u64::from(decision.is_allowed()),
+                Err(_) => failed += 1,
+            }
+        }
+    }
+    let spent = 1_000 - remaining(&limiter, "hot").await;
+    assert!(
+        (admitted..=admitted + failed).contains(&spent),
+        "{admitted} were admitted, {failed} failed, {spent} are spent"
+    );
+}
+
+/// Logged counts survive a crash, and unlogged ones do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_server_keeps_the_counts_of_a_logged_table_alone() {
+    let server = Arc::new(PostgresServer::start());
+    let mut limiters = Vec::new();
+    for durability in [Durability::Logged, Durability::Unlogged] {
+        let store = PostgresStore::builder(server.url())
+            .table(new_table())
+            .create(durability)
+            .connections(NonZeroUsize::MIN);
+        let store = store.connect().await.expect("a store");
+        let limiter = patient_limiter(store.clone(), daily(10));
+        for _ in 0..4 {
+            assert!(
+                limiter
+                    .check("acme")
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
+        }
+        limiters.push((store, limiter));
+    }
+    let restarted = Arc::clone(&server);
+    let restart = move || {
+        restarted.kill();
+        restarted.restart();
+    };
+    tokio::task::spawn_blocking(restart)
+        .await
+        .expect("a restart");
+    let mut left = Vec::new();
+    for (store, limiter) in &limiters {
+        wait::until_async("the store to use the server again", PATIENCE, async || {
+            store.ping().await.is_ok() && limiter.peek("acme").await.is_ok()
+        })
+        .await;
+        left.push(remaining(limiter, "acme").await);
+    }
+    assert_eq!(left, [6, 10]);
+}
+
+#[tokio::test]
+async fn replicas_count_themselves_and_limits_are_shown_and_enforced_as_operators_say() {
+    let table = new_table();
+    let enforcement = Enforcement::share(0);
+    let mut limiters = Vec::new();
+    for _ in 0..2 {
+        let store = builder(&table).connect().await.expect("a store");
+        let limiter = Limiter::builder(store)
+            .policies(daily(100))
+            .name("search")
+            .published_with(enforcement.clone())
+            .build();
+        limiters.push(limiter);
+    }
+    let client = client(&POSTGRES).await;
+    let shown = format!(
+        "SELECT convert_from(value, 'UTF8') FROM {table} WHERE key = '{{replicas}}:limits'"
+    );
+    wait::until_async("the limits to be shown", PATIENCE, async || {
+        let row = client.query_opt(&shown, &[]).await.expect("an answer");
+        row.is_some_and(|row| row.get::<_, String>(0).contains("api=100/day"))
+    })
+    .await;
+    let set = format!(
+        "INSERT INTO {table} VALUES ('{{replicas}}:shares', 'search=25%', 0, 2147483647) \
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    );
+    client.batch_execute(&set).await.expect("a share");
+    wait::until_async("the share to be in force", PATIENCE, async || {
+        enforcement.percent() == 25
+    })
+    .await;
+    // Both stores are of one process, which counts once.
+    let counted = format!(
+        "SELECT convert_from(value, 'UTF8') FROM {table} WHERE convert_from(key, 'UTF8') ~ 'replicas.:[0-9a-f]{{16}}$'"
+    );
+    wait::until_async("the process to be counted", PATIENCE, async || {
+        let rows = client.query(&counted, &[]).await.expect("an answer");
+        rows.len() == 1 && rows[0].get::<_, String>(0).lines().count() == 1
+    })
+    .await;
+}
