@@ -134,7 +134,7 @@ async fn main() -> Result<(), Failure> {
     database.change(|plans| {
         plans
             .per_minute
-            .extend([("small".to_owned(), 3), ("large".to_owned(), 1000)])
+            .extend([("small".to_owned(), 3), ("large".to_owned(), 1000)]);
     });
 
     // All customers share one limiter: its store, its connection and its answers in an outage.

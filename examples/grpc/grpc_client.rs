@@ -33,7 +33,7 @@ async fn main() -> Result<(), Failure> {
                     break;
                 }
                 Err(status) if status.code() == Code::ResourceExhausted => {
-                    wait_for_retry_delay(call, &status).await?
+                    wait_for_retry_delay(call, &status).await?;
                 }
                 Err(status) => return Err(status.into()),
             }

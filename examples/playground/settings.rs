@@ -265,7 +265,7 @@ mod tests {
             (
                 error(|policy| {
                     (policy.leased, policy.algorithm) =
-                        (true, AlgorithmName(Algorithm::LeakyBucket))
+                        (true, AlgorithmName(Algorithm::LeakyBucket));
                 }),
                 "leased",
                 "true",

@@ -1,7 +1,8 @@
 //! One of several processes that spend one quota in PostgreSQL; see `tests/processes/postgres.rs`.
 //!
-//! Reads `URL` and `AMOUNT` (per day) from its environment. Prints a line for each unit that it was
-//! given, and ends its output when there are no more.
+//! Reads `URL` and `AMOUNT` (a burst, of which one unit comes back in a day) from its environment.
+//! Prints `ready` when it is connected, a line for each unit that it was given, and `done` when
+//! there are no more.
 
 use std::{
     env,
@@ -25,8 +26,9 @@ async fn main() {
     let store = tollgate::connect(variable("URL")).await.expect("a store");
     let limiter = Arc::new(patient_limiter(
         store,
-        Policy::token_bucket("shared", Quota::per_day(amount)),
+        Policy::token_bucket("shared", Quota::per_day(1).with_burst(amount)),
     ));
+    println!("ready");
     let tasks: Vec<_> = (0..TASKS)
         .map(|_| tokio::spawn(spend(Arc::clone(&limiter))))
         .collect();

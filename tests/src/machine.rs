@@ -35,7 +35,7 @@ pub fn undisturbed(limit: Duration, scene: impl Fn()) {
             Ok(()) => return,
             Err(panic) if longest <= limit => panic::resume_unwind(panic),
             Err(_) => {
-                eprintln!("the machine stood still for {longest:?}, so the scene is repeated")
+                eprintln!("the machine stood still for {longest:?}, so the scene is repeated");
             }
         }
     }

@@ -89,7 +89,7 @@ pub const BUSY: RefusingState = RefusingState {
     leave: |server| {
         wait::until("the script to be killed", LIMIT, || {
             !server.command(&["SCRIPT", "KILL"]).is_error()
-        })
+        });
     },
 };
 

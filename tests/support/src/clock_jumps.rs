@@ -203,7 +203,7 @@ impl JumpingServer {
     async fn next_unit(&self, limiter: &Limiter, key: &Key) -> Duration {
         let mut waited = Duration::ZERO;
         for _ in 0..100 {
-            let Some(wait) = decided(&limiter, key.clone()).await.retry_after() else {
+            let Some(wait) = decided(limiter, key.clone()).await.retry_after() else {
                 return waited;
             };
             self.clock.forward(wait);
@@ -216,7 +216,7 @@ impl JumpingServer {
 /// Spends up to `most` units, and returns how many were admitted.
 async fn drain(limiter: &Limiter, key: &Key, most: u64) -> u64 {
     for spent in 0..most {
-        if decided(&limiter, key.clone()).await.is_denied() {
+        if decided(limiter, key.clone()).await.is_denied() {
             return spent;
         }
     }

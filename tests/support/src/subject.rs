@@ -257,7 +257,7 @@ impl Subject for InMemory {
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
         with_check(policies, key, costs, None, |check| {
-            testing::refund(&self.store, check, spent_us)
+            testing::refund(&self.store, check, spent_us);
         });
     }
 

@@ -339,9 +339,9 @@ fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
         while missing_us(subject) < half_us || remaining(&subject.peek(&set, &key())) < units {
             let is_low = missing_us(subject) < half_us;
             if is_low {
-                drop(subject.check(&set, &key(), 1))
+                drop(subject.check(&set, &key(), 1));
             } else {
-                subject.advance(unit_us)
+                subject.advance(unit_us);
             }
         }
         assert!(

@@ -25,7 +25,7 @@ fn processes_that_are_killed_give_no_unit_twice_and_leave_nothing_locked() {
                 format!("{}&table={table}&create=logged", POSTGRES.url()),
             )
             .env("AMOUNT", AMOUNT.to_string());
-        Process::start(command, "unit")
+        Process::start(command, "ready")
     };
     let units = |process: &Process| {
         process
@@ -38,9 +38,8 @@ fn processes_that_are_killed_give_no_unit_twice_and_leave_nothing_locked() {
     let other = start();
     for _ in 0..KILLS {
         let mut killed = start();
-        let before = units(&killed);
-        wait::until("some units to be spent", PATIENCE, || {
-            units(&killed) >= before + 60 || units(&other) > AMOUNT / 2
+        wait::until("some units to be spent, or all", PATIENCE, || {
+            units(&killed) >= 60 || killed.output().contains("done")
         });
         killed.kill();
         spent += units(&killed);

@@ -47,7 +47,7 @@ fn reservations_on_every_algorithm_agree_with_their_scripts() {
                     Stream::reserving,
                     algorithm,
                     stream::seeds(),
-                )
+                );
             });
         }
     });

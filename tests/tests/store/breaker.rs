@@ -95,7 +95,7 @@ async fn a_check_with_an_open_breaker_is_decided_at_once_and_takes_no_more_alloc
                     .into_ready()
                     .expect("at once")
                     .is_ok()
-            )
+            );
         };
         // The first check stores the state of the key.
         decide();

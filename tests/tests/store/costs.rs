@@ -98,7 +98,7 @@ async fn checks_of_many_callers_and_costs_at_a_time_add_up() {
             match is_allowed {
                 true => {
                     spent[key as usize] =
-                        (spent[key as usize].0 + 1, spent[key as usize].1 + tokens)
+                        (spent[key as usize].0 + 1, spent[key as usize].1 + tokens);
                 }
                 false => denied += 1,
             }

@@ -50,7 +50,7 @@ async fn setup() -> Setup {
 }
 
 async fn check(limiter: &Limiter) -> Decision {
-    decided(&limiter, "acme").await
+    decided(limiter, "acme").await
 }
 
 async fn is_left(limiter: &Limiter) {

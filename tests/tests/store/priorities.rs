@@ -23,11 +23,7 @@ fn background() -> Costs {
 async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
     let mut admitted = 0;
     for _ in 0..200 {
-        admitted += usize::from(
-            decided_at(&limiter, "all", costs.clone())
-                .await
-                .is_allowed(),
-        );
+        admitted += usize::from(decided_at(limiter, "all", costs.clone()).await.is_allowed());
     }
     admitted
 }

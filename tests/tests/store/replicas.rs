@@ -272,7 +272,7 @@ async fn no_process_is_counted_that_has_no_use_for_it_and_no_task_is_left() {
             .build(),
     ];
     for limiter in &others {
-        assert!(decided(&limiter, "acme").await.is_allowed());
+        assert!(decided(limiter, "acme").await.is_allowed());
     }
     assert_eq!(server.command(&["EXISTS", &key()]).int(), 0);
     drop((others, store));

@@ -76,7 +76,7 @@ fn a_blocked_runtime_does_not_stop_checks_on_another() {
     let asking = thread::spawn(move || {
         answer
             .send(runtime().block_on(limiter.check("acme").into_future()))
-            .expect("the test")
+            .expect("the test");
     });
     let answer = answered
         .recv_timeout(MUCH_TOO_LONG)

@@ -30,7 +30,7 @@ async fn check_for(limiter: &Limiter, time: Duration) -> Vec<Sample> {
     let (end, mut samples) = (Instant::now() + time, Vec::new());
     while Instant::now() < end {
         let began = Instant::now();
-        let reason = decided(&limiter, "acme").await.degraded();
+        let reason = decided(limiter, "acme").await.degraded();
         samples.push(Sample {
             began,
             took: began.elapsed(),

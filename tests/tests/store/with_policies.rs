@@ -39,7 +39,7 @@ async fn a_refund_goes_to_the_policies_of_the_decision() {
     let limiter = Limiter::new(MemoryStore::new(), API);
     let other = limiter.with_policies(Policy::fixed_window("other", Quota::per_day(10)));
     for limiter in [&limiter, &other] {
-        let _ = decided_at(&limiter, "acme", Cost::new(5)).await;
+        let _ = decided_at(limiter, "acme", Cost::new(5)).await;
     }
     let decision = decided_at(&limiter, "acme", Cost::new(3)).await;
     other

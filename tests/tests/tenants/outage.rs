@@ -52,11 +52,11 @@ async fn a_source_that_does_not_answer_gets_the_stated_answer_in_bounded_time() 
             for answer in requests.join_all().await {
                 match (outage, answer) {
                     (SourceOutage::Default, Ok(Limited::By(limiter))) => {
-                        assert_eq!(limiter.policies(), &API.into())
+                        assert_eq!(limiter.policies(), &API.into());
                     }
                     (SourceOutage::Open, Ok(Limited::Exempt)) => {}
                     (SourceOutage::Closed, Err(error)) => {
-                        assert_eq!(error.kind(), ErrorKind::SourceUnavailable)
+                        assert_eq!(error.kind(), ErrorKind::SourceUnavailable);
                     }
                     (_, answer) => panic!("{outage:?}: {answer:?}"),
                 }

@@ -125,7 +125,7 @@ async fn calls_over_several_keys_do_not_wait_for_the_end_of_a_move_that_does_not
     CLUSTER.end_move(slot, from, to);
     assert_eq!(remaining(&set, known).await, [AMOUNT - 2; 2]);
     for limiter in [&set, &leased] {
-        assert!(decided(&limiter, fresh()).await.is_allowed());
+        assert!(decided(limiter, fresh()).await.is_allowed());
     }
     CLUSTER.move_slots([slot], to, from);
 }

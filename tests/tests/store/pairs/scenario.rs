@@ -451,7 +451,7 @@ fn draw_policy(dice: &mut Dice, name: String, is_in_redis: bool) -> Policy {
             (amount, period) = (
                 if is_in_redis { 1_000 } else { 100 },
                 Duration::from_secs(1),
-            )
+            );
         }
         _ => {}
     }

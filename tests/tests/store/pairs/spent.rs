@@ -239,9 +239,9 @@ fn first_us(is_true: impl Fn(u64) -> bool) -> u64 {
     while low + 1 < high {
         let middle = low + (high - low) / 2;
         if is_true(middle) {
-            high = middle
+            high = middle;
         } else {
-            low = middle
+            low = middle;
         }
     }
     high

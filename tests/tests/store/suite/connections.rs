@@ -109,7 +109,7 @@ pub(super) async fn a_store_outlives_the_runtime_it_was_first_used_on(deployment
         }
     };
     task::block_in_place(|| {
-        thread::scope(|scope| scope.spawn(use_on_three_runtimes).join().expect("a thread"))
+        thread::scope(|scope| scope.spawn(use_on_three_runtimes).join().expect("a thread"));
     });
 }
 

@@ -60,9 +60,9 @@ fn assert_denied_with_details(status: &Status) {
         (Code::ResourceExhausted, "rate limit exceeded"),
         "{status:?}"
     );
-    assert_eq!(retry_secs(&status), 12);
-    assert_eq!(quota_of(&status), "five");
-    assert_eq!(reason_of(&status), "RATE_LIMIT_EXCEEDED");
+    assert_eq!(retry_secs(status), 12);
+    assert_eq!(quota_of(status), "five");
+    assert_eq!(reason_of(status), "RATE_LIMIT_EXCEEDED");
 }
 
 #[tokio::test]

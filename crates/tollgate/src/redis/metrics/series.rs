@@ -40,7 +40,7 @@ pub(in crate::redis) fn record(backend: &Backend) {
         "Checks that leased units decided without a trip."
     );
     let set = |metric: &'static str, value| {
-        counter!(metric, "store" => backend.prefix.clone()).absolute(value)
+        counter!(metric, "store" => backend.prefix.clone()).absolute(value);
     };
     gauge!(HELD, "store" => backend.prefix.clone()).set(counts.held as f64);
     set(GRANTED, counts.granted);

@@ -230,7 +230,7 @@ fn report(error: &Error, replicas: Option<NonZeroU32>) {
              +zremrangebyscore +zcard +pexpire on the keys of the prefix, or set `Outage::local`"
         ),
         kind if is_away(kind) => {
-            tracing::debug!(%error, replicas, "the replicas could not count themselves")
+            tracing::debug!(%error, replicas, "the replicas could not count themselves");
         }
         _ => {
             tracing::warn!(%error, replicas, "the replicas cannot count themselves, so an outage divides by the last number");

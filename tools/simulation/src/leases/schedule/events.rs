@@ -17,7 +17,7 @@ impl World {
             match self.replicas[replica].units[key].refund(local, cost) {
                 None => {
                     self.server
-                        .refund(&self.policies, self.lease, key, [server_now, spent], cost)
+                        .refund(&self.policies, self.lease, key, [server_now, spent], cost);
                 }
                 // The unit was outstanding at the event, and can be spent again.
                 Some(stamps) if self.old_stamps.contains(stamps) => {
@@ -53,7 +53,7 @@ impl World {
                     generation as i64 / 2,
                     generation as i64,
                     9 * generation as i64,
-                ])
+                ]);
             }
             1 => {
                 let most = self.random.pick(&[
