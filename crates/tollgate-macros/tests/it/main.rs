@@ -2,5 +2,5 @@
 
 mod compile_errors;
 mod functions;
-mod period;
+mod periods;
 mod waiting;

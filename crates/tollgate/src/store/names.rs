@@ -36,7 +36,7 @@ pub(crate) fn write_policy(policy: &Policy, text: &mut Vec<u8>) {
 
 /// Appends the name of the record of a reservation.
 ///
-/// It reads as that of a policy that has the id and the [mark](PolicySet::mark) of the set for a
+/// It reads as that of a policy that has the id and the mark of the set for a
 /// name. No algorithm has this tag. The record of a key with branches lies in the slot of the first
 /// branch that is metered.
 pub fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {

@@ -20,7 +20,7 @@ const DOUBLE: usize = size_of::<f64>();
 /// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs
 /// of checks at costs of their own.
 ///
-/// All policy sets must have one [`Shape`](super::Shape). The runs of a subject are added in the
+/// All policy sets must have one [`Shape`]. The runs of a subject are added in the
 /// order in which its checks came, at least one, and exactly one if a policy is a sliding log.
 #[derive(Debug)]
 pub struct MixedArgs {
