@@ -55,8 +55,8 @@ const DENY_CACHE_CAP: Duration = Duration::from_secs(1);
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What each connection begins with. A plan that reads the whole table is never right: one that was
-/// made while the table was small would remain when it is large. A statement that the server cannot
+/// Sets what each connection begins with. A plan that reads the whole table is never right: one that
+/// was made while the table was small would remain when it is large. A statement that the server cannot
 /// end soon is of no use to a check.
 const SESSION: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
     SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'";

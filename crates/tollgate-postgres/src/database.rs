@@ -167,7 +167,7 @@ fn minutes(ms: i64) -> i64 {
     ms / MS_PER_MINUTE + 1
 }
 
-/// What was read, and the connection that writes.
+/// The states that were read, and the connection that writes.
 pub(crate) struct Read {
     connection: Connection,
     keys: Vec<Vec<u8>>,

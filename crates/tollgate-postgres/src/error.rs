@@ -1,4 +1,4 @@
-//! What an error of the client or of the server means for a limiter.
+//! Sorts errors of the client and of the server by what they mean for a limiter.
 
 use std::{error::Error as _, io};
 

@@ -21,7 +21,7 @@ use crate::{Error, Store, lock::Lock, store::StoreFuture};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
-    /// What stands before the colon.
+    /// The names before the colon.
     pub names: &'static [&'static str],
     /// Makes a store without waiting for a server, for [`open`](crate::open).
     pub open: fn(&str) -> Result<Arc<dyn Store>, Error>,

@@ -26,7 +26,7 @@ use crate::{
 
 /// A server that is probed.
 pub(crate) trait Probed: Sized + Send + Sync + 'static {
-    /// What is left of a probe that stayed without an answer: it is listened to beside the next.
+    /// A probe that stayed without an answer: it is listened to beside the next.
     type Silent: Send;
 
     fn health(&self) -> &Health;

@@ -268,7 +268,7 @@ fn is_answer(kind: ErrorKind) -> bool {
     )
 }
 
-/// What keeps the bytes is probed as a server is.
+/// A store of bytes is probed as a server is.
 impl<K: KeyValue> Probed for Lanes<K> {
     type Silent = Infallible;
 

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What the limiters of a process want to be known of, and the task that sees to it.
+/// Counts the replicas and shows the limits of a process, in one task.
 pub(super) struct Presence {
     task: Background,
     counter: ReplicaCounter,
