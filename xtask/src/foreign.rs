@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Names the Python in whose environment the clients are installed. The tool and the tests read it.
-pub(crate) const VARIABLE: &str = "FOREIGN_PYTHON";
+const VARIABLE: &str = "FOREIGN_PYTHON";
 
 const PINS: &str = include_str!("../../tools/foreign/python/requirements.txt");
 
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 ///
 /// When this is not Linux, when there is no python3 with the module venv, and when PyPI has no
 /// package for this machine or cannot be reached.
-pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
+fn provide(target: &Path) -> Result<PathBuf, Failure> {
     if let Some(python) = env::var_os(VARIABLE).filter(|python| !python.is_empty()) {
         return Ok(python.into());
     }
@@ -83,6 +83,6 @@ pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Formats a line that stands out in the output of the build.
-pub(crate) fn left_out(failure: &Failure) -> String {
+fn left_out(failure: &Failure) -> String {
     format!("*** THE FOREIGN CLIENTS ARE LEFT OUT: {failure} ***")
 }

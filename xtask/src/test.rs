@@ -1,10 +1,10 @@
 //! `cargo xtask test`: finds what the tests need, then runs every test.
 
-use std::{ffi::OsString, io, panic::resume_unwind, process::Command, thread};
+use std::{io, process::Command};
 
 use crate::{
     failure::Failure,
-    foreign, need,
+    need,
     programs::{self, Job, Program},
     times::Times,
     workspace::Workspace,
@@ -50,8 +50,7 @@ struct Options<'a> {
     choice: &'a [String],
 }
 
-/// Compiles everything, while the network brings the foreign clients, and then runs the programs
-/// and the doc tests side by side.
+/// Compiles everything, and then runs the programs and the doc tests side by side.
 ///
 /// Without a Redis server it runs what needs none, and fails with a sentence that says what to
 /// install.
@@ -67,17 +66,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if let Err(missing) = &needs {
         eprintln!("*** WHAT NEEDS NO SERVER RUNS ALONE: {missing} ***");
     }
-    let (clients, programs) = thread::scope(|scope| {
-        let clients = scope.spawn(|| clients(&workspace));
-        let selection = options.selection(&workspace);
-        let programs = programs::compile(&workspace, options.is_full, &selection);
-        (
-            clients.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            programs,
-        )
-    });
+    let selection = options.selection(&workspace);
+    let mut programs = programs::compile(&workspace, options.is_full, &selection)?;
     let libraries = programs::libraries()?;
-    let mut programs = programs?;
     programs.retain(|program| options.program.is_none_or(|name| program.is(name)));
     programs.retain(|program| needs.is_ok() || runs_without_servers(program));
     let mut done = Vec::new();
@@ -118,10 +109,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
                 // In CI a test that is skipped fails. This run fails anyway, and says why once.
                 job.command.env_remove("CI");
             }
-            match &clients {
-                Some(python) => job.command.env(foreign::VARIABLE, python),
-                None => job.command.env_remove(foreign::VARIABLE),
-            };
         }
         let mut times = Times::load(workspace.target());
         let of_round = programs::run(jobs, &times, &mut io::stdout())?;
@@ -200,14 +187,6 @@ fn doc_tests(workspace: &Workspace, with_tools: bool, with_servers: bool) -> Job
         title: DOC_TESTS.to_owned(),
         command,
     }
-}
-
-/// Finds or installs the foreign clients. Without them a line says so, and their tests count as
-/// skipped.
-fn clients(workspace: &Workspace) -> Option<OsString> {
-    let python = foreign::provide(workspace.target())
-        .inspect_err(|failure| eprintln!("{}", foreign::left_out(failure)));
-    python.ok().map(Into::into)
 }
 
 #[cfg(test)]
