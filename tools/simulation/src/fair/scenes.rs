@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::scene::{Class, Scene, Traffic};
 
 /// The second in which the greedy customers begin.
-pub(super) const BEGIN: u64 = 10;
+const BEGIN: u64 = 10;
 
 const UNTIL: u64 = 50;
 

@@ -1,54 +1,53 @@
-use super::{figures, scene::Figures, scenes::BEGIN};
+use super::{
+    scene::{Figures, Knows, Scene},
+    scenes,
+};
 
-/// Runs everything once, because it takes seconds.
+/// Runs a scene for as long as its figures need.
+fn run(title: &str, knows: Knows) -> Figures {
+    let scene = scenes::all().into_iter().find(|scene| scene.title == title);
+    let scene = scene.expect("a scene of this title");
+    let figures = Scene {
+        until: 30,
+        ..scene
+    }
+    .run(knows);
+    assert_eq!(figures.excess, 0, "{title}");
+    assert!(figures.used > 0.99, "{title}: {figures:?}");
+    figures
+}
+
+/// Returns what a class gets, as a share of its ideal.
+fn share(figures: &Figures, class: usize) -> f64 {
+    figures.classes[class].admitted / figures.classes[class].ideal
+}
+
 #[test]
-fn light_customers_get_their_share_at_once_and_the_limit_is_used_and_never_exceeded() {
-    let runs = figures();
-    for (scene, runs) in &runs {
-        for figures in runs {
-            assert_eq!(figures.excess, 0, "{}", scene.title);
-            assert!(figures.used > 0.99, "{}: {figures:?}", scene.title);
-        }
-    }
-    let find = |title: &str| {
-        runs.iter()
-            .find(|(scene, _)| scene.title == title)
-            .expect("a scene of this title")
-    };
+fn light_customers_get_their_share_within_a_second() {
+    let without = run("light customers ask for half", Knows::Nothing);
+    assert!(share(&without, 0) < 0.25, "{without:?}");
+    let told = run("light customers ask for half", Knows::Told);
+    assert!(told.classes[0].least > 0.99, "{told:?}");
+    // The heavy one begins meanwhile.
+    assert!(told.classes[0].course.iter().all(|&part| part > 0.99));
+}
 
-    let (_, [without, each, _]) = find("light customers ask for half");
-    assert!(share(without) < 0.25, "{without:?}");
-    assert!(each.classes[0].least > 0.99, "{each:?}");
-    assert_eq!(seconds_until_fair(each), 0);
-    let (_, [_, each, _]) = find("customers that come once");
-    assert!(share(each) > 0.99, "{each:?}");
-    let (_, [_, each, _]) = find("all ask for too much");
-    assert!(each.classes[0].least > 0.95, "{each:?}");
-    assert!(seconds_until_fair(each) <= 2);
-
-    // A customer on four replicas counts as four. One meter for all sees that it is one.
-    let (_, [_, each, one]) = find("heavy customers on one and on four replicas");
-    assert!((0.35..0.5).contains(&share(each)), "{each:?}");
-    assert!(share(one) > 0.95, "{one:?}");
-    let (_, [_, each, _]) = find("weights");
-    for class in &each.classes {
-        assert!(
-            (0.9..1.1).contains(&(class.admitted / class.ideal)),
-            "{each:?}"
-        );
+#[test]
+fn a_customer_of_many_replicas_counts_once_when_they_tell_each_other() {
+    let alone = run("light customers on one replica each", Knows::Own);
+    assert!(share(&alone, 1) > 3.5, "{alone:?}");
+    for title in ["light customers on one replica each", "16 replicas"] {
+        let told = run(title, Knows::Told);
+        assert!(share(&told, 0) > 0.99, "{title}: {told:?}");
+        assert!(share(&told, 1) < 1.4, "{title}: {told:?}");
+        assert!(told.jain > 0.99, "{title}: {told:?}");
     }
 }
 
-/// Returns what the first class gets, as a share of its ideal.
-fn share(figures: &Figures) -> f64 {
-    figures.classes[0].admitted / figures.classes[0].ideal
-}
-
-/// Returns the seconds after which the first class has its share for ever.
-fn seconds_until_fair(figures: &Figures) -> usize {
-    let course = &figures.classes[0].course[BEGIN as usize..];
-    course
-        .iter()
-        .rposition(|&share| share < 0.9)
-        .map_or(0, |last| last + 1)
+#[test]
+fn weights_are_kept() {
+    let told = run("weights", Knows::Told);
+    for class in 0..3 {
+        assert!((0.85..1.15).contains(&share(&told, class)), "{told:?}");
+    }
 }
