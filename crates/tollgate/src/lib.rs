@@ -182,7 +182,7 @@ pub use error::{Error, ErrorKind};
 #[doc(inline)]
 pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
 pub use model::{
-    Algorithm, Cost, Costs, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
+    Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
     PolicySet, Priority, Quota,
 };
 #[cfg(feature = "calendar")]

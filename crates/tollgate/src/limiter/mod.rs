@@ -16,6 +16,7 @@ mod blocking;
 mod builder;
 mod denied_keys;
 pub mod events;
+mod fair_shares;
 mod fifo;
 mod handle;
 mod metrics;
@@ -39,7 +40,9 @@ use std::{
 pub use crate::model::{Entry, KeyState, PolicyState};
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
-    limiter::{builder::PATIENCE, outage::Fallback, wait::queue::WaitQueues},
+    limiter::{
+        builder::PATIENCE, fair_shares::FairShares, outage::Fallback, wait::queue::WaitQueues,
+    },
     model::{cost::ChargeRef, entry::TAG_BYTES},
     store::{
         Check, CheckFuture, Deadline, KeptAnswer, Publication, SharedCopy, StoreFuture, answer_by,
@@ -290,6 +293,8 @@ pub(crate) struct LimiterInner {
     wait_queues: WaitQueues,
     /// Shows the limiter to operators, if it is published.
     publication: Option<Publication>,
+    /// `None` when customers are admitted as they come.
+    fair_shares: Option<FairShares>,
 }
 
 impl LimiterInner {
@@ -334,6 +339,9 @@ impl LimiterInner {
             let answer = self.store.check(check);
             self.fallback
                 .answered_in_process(policies, key, answer.as_ready());
+            if let (Some(_), Some(Ok(decision))) = (charge.each, answer.as_ready()) {
+                self.count_share(charge, decision);
+            }
             return answer;
         }
         self.check_remote(
@@ -365,9 +373,14 @@ impl LimiterInner {
         self.ask(check, answer, |inner, check, outcome| match outcome {
             Ok(decision) => {
                 inner.fallback.decided(&decision, check);
+                inner.count_share(check.charge(), &decision);
                 Ok(decision)
             }
-            Err(error) => inner.fallback.answer(check, error),
+            Err(error) => {
+                let decision = inner.fallback.answer(check, error)?;
+                inner.count_share(check.charge(), &decision);
+                Ok(decision)
+            }
         })
     }
 
