@@ -2,7 +2,7 @@ use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Enforcement, Error, ErrorKind, Outage, Policy, PolicySet, Store,
+    Enforcement, Error, ErrorKind, MemoryStore, Outage, Policy, PolicySet, Store,
     clock::Clock,
     limiter::{
         DeniedKeys,
@@ -61,6 +61,28 @@ impl Limiter {
     #[must_use]
     pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
         Self::builder(store).policies(policies).build()
+    }
+
+    /// Creates a limiter that counts in this process, on a [`MemoryStore`] of its own.
+    ///
+    /// Use [`new`](Self::new) with [`open`](crate::open) for a limit that all replicas share.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::in_memory(Policy::token_bucket("api", Quota::per_minute(1)));
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    /// assert!(limiter.check("acme").await?.is_denied());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies.
+    #[must_use]
+    pub fn in_memory(policies: impl Into<PolicySet>) -> Self {
+        Self::new(MemoryStore::new(), policies)
     }
 
     /// Returns a builder for the options. Call [`policies`](LimiterBuilder::policies) first.

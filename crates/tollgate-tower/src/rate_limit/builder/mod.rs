@@ -289,8 +289,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
     /// let networks = Networks::parse("10.0.0.0/8", "192.0.2.0/24").unwrap();
-    /// let layer = RateLimitLayer::builder(limiter, PeerIp::new())
-    ///     .networks(networks.clone(), |parts| PeerIp::new().address(parts))
+    /// let layer = RateLimitLayer::builder(limiter, PeerIp)
+    ///     .networks(networks.clone(), |parts| PeerIp.address(parts))
     ///     .build();
     /// let service = layer.layer(service);
     /// let status = async |address: &str| {
