@@ -136,6 +136,7 @@
 //! The gauges of a store are set once a second, from the first check on.
 
 mod clock;
+pub mod credentials;
 mod error;
 pub mod guide;
 pub mod limiter;

@@ -121,23 +121,29 @@ async fn an_outage_shares_what_this_process_has() {
     assert!(admitted[2] > sum * 7 / 10, "{admitted:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_waits_or_is_reserved_counts_for_its_customer() {
-    let clock = Clock::tokio();
-    let limiter = fair(SERVICE, &clock);
-    for _ in 0..25 {
-        let check = limiter.check("all").cost(of("acme", 1));
-        let waited = check.wait(Duration::from_secs(9)).await;
-        assert!(waited.expect("a decision").is_allowed());
-        let reserved = limiter.reserve("all", of("acme", 1)).await;
-        assert!(reserved.expect("a decision").decision().is_allowed());
+    let queue = Policy::leaky_bucket("service", Quota::per_second(100));
+    for policy in [SERVICE, queue] {
+        let limiter = fair(policy, &Clock::tokio());
+        for _ in 0..25 {
+            let check = limiter.check("all").cost(of("waits", 1));
+            let waited = check.wait(Duration::from_secs(9)).await;
+            assert!(waited.expect("a decision").is_allowed());
+            let reserved = limiter.reserve("all", of("reserves", 1)).await;
+            assert!(reserved.expect("a decision").decision().is_allowed());
+        }
+        let left = async |customer| {
+            let look = limiter.peek("all").cost(of(customer, 1));
+            let state = look.await.expect("a state");
+            state.state("service").expect("a state").remaining()
+        };
+        let other = left("other").await;
+        for customer in ["waits", "reserves"] {
+            let left = left(customer).await;
+            assert!(left + 20 < other, "{customer}: {left} and {other}");
+        }
     }
-    let look = |customer| limiter.peek("all").cost(of(customer, 1));
-    let left =
-        |state: &tollgate::limiter::KeyState| state.state("service").expect("a state").remaining();
-    let acme = look("acme").await.expect("a state");
-    let other = look("other").await.expect("a state");
-    assert!(left(&acme) + 20 < left(&other), "{acme:?} {other:?}");
 }
 
 #[test]
