@@ -140,7 +140,7 @@ async fn run(
 }
 
 /// Returns the key of a request from this /64 of one /44.
-fn key(extractor: impl KeyExtractor, number: u64) -> tollgate::Key {
+fn key(extractor: impl KeyExtractor + Copy, number: u64) -> tollgate::Key {
     let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(number & 0xf_ffff) << 64 | 1);
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.extensions.insert(SocketAddr::from((address, 50_000)));
