@@ -22,6 +22,7 @@ use tollgate_test_support::{
 const CALENDAR: Algorithm = Algorithm::CalendarWindow {
     unit: CalendarUnit::Month,
     zone: TimeZone::UTC,
+    anchor: None,
 };
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };

@@ -40,6 +40,7 @@ pub fn leased_algorithms() -> Vec<Algorithm> {
     let calendar = Algorithm::CalendarWindow {
         unit: CalendarUnit::Day,
         zone: TimeZone::UTC,
+        anchor: None,
     };
     let few = |algorithm| match algorithm {
         Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets: 7 },
@@ -123,6 +124,7 @@ fn policy(dice: &mut Dice, at: usize, algorithm: Algorithm) -> Policy {
             Algorithm::CalendarWindow {
                 unit,
                 zone: ZONE.parse().expect("a zone"),
+                anchor: None,
             },
             unit.nominal(),
         ),
