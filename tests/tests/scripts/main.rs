@@ -2,6 +2,7 @@
 
 mod agreement;
 mod batches;
+mod cascades;
 mod decimal_arguments;
 mod large_quotas;
 mod largest_sets;
