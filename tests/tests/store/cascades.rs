@@ -97,6 +97,13 @@ where
     Edge { admitted, left }
 }
 
+/// Leaves nine requests for 64 callers, and four units: 25 of the plan, 3 credits, and 39 of the pool.
+async fn spend_all_but_67(limiter: &Limiter) {
+    let costs = [("plan", 75), ("credits", 47), ("pool", 161)];
+    let spent = limiter.check(ann()).cost(costs).await;
+    assert!(spent.expect("a decision").is_allowed());
+}
+
 /// Reserves in one step.
 async fn in_one_step(limiter: Limiter) -> u64 {
     let reserved = limiter.reserve(ann(), Costs::cascading(7)).await;
@@ -132,10 +139,7 @@ async fn in_two_steps(limiter: Limiter) -> u64 {
 async fn callers_at_the_edge_overspend_nothing_in_one_step() {
     let deployment = Deployment::start(Kind::Server, "callers_at_the_edge_overspend_nothing");
     for limiter in limiters(&deployment.expect("a server")).await {
-        let total = 350;
-        // Nine requests are left for 64 callers, and four units.
-        let before = limiter.reserve(ann(), Costs::cascading(total - 67)).await;
-        assert!(before.expect("a decision").is_allowed());
+        spend_all_but_67(&limiter).await;
         let edge = edge(&limiter, in_one_step).await;
         assert_eq!((edge.admitted, edge.left), (63, 4));
     }
@@ -147,8 +151,7 @@ async fn the_recipe_of_two_steps_overspends() {
     let deployment = Deployment::start(Kind::Server, "the_recipe_of_two_steps_overspends");
     let deployment = deployment.expect("a server");
     let [limiter, _] = limiters(&deployment).await;
-    let before = limiter.reserve(ann(), Costs::cascading(350 - 67)).await;
-    assert!(before.expect("a decision").is_allowed());
+    spend_all_but_67(&limiter).await;
     let edge = edge(&limiter, in_two_steps).await;
     println!("{} of 67 units admitted", edge.admitted);
     assert!(edge.admitted > 67, "{} of 67", edge.admitted);
