@@ -10,6 +10,7 @@ mod answers;
 mod bound;
 mod branches;
 mod calendar;
+mod cascades;
 mod ceilings;
 mod changes;
 mod clock;

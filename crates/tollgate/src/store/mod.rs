@@ -148,6 +148,9 @@ pub(crate) use spending::{FADES_IN, TOLD_EVERY, WeakSpending};
 /// 21. **Priority.** Checks of a [priority](crate::Priority) leave the units above its share to
 ///     checks of a higher one.
 ///
+/// 23. **Cascade.** [Cascading](crate::Costs::cascading) costs take what each policy has left, in
+///     their order, and are denied exactly when all together have less. 3, 5 and 14 hold for them.
+///
 /// # Permits
 ///
 /// A state belongs to the name of a [`Concurrency`](crate::permits::Concurrency) and the key. It
