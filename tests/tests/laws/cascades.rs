@@ -70,7 +70,7 @@ fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice)) {
 }
 
 #[test]
-fn law_23_a_cascade_takes_what_is_left_in_order_and_its_denial_is_exact() {
+fn law_24_a_cascade_takes_what_is_left_in_order_and_its_denial_is_exact() {
     on_every_store(|subject, dice| {
         let set = drawn(dice);
         let shortest = set.iter().map(|policy| policy.quota().period()).min();

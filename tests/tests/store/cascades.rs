@@ -182,6 +182,14 @@ async fn what_cannot_cascade_is_refused_with_name_and_value() {
             .starts_with("costs that cascade have no priority, got "),
         "{error}"
     );
+    let shared = cascading().with_customer(Customer::new("ann"));
+    let error = limiter.reserve(ann(), shared).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("costs that cascade have no customer, got "),
+        "{error}"
+    );
     let error = limiter
         .reserve(ann(), Costs::cascading(351))
         .await

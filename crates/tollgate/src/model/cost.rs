@@ -458,8 +458,9 @@ impl Costs {
     ///
     /// Such costs are [reserved](crate::Limiter::reserve): a check and a peek fail with
     /// [`ErrorKind::Config`](crate::ErrorKind::Config). So does a reservation of a
-    /// [priority](Self::with_priority) or a customer, and one over other policies than windows with one counter
-    /// (fixed, calendar, from the first hit), or over leased ones.
+    /// [priority](Self::with_priority) or of a [customer](Self::with_customer), and one over other
+    /// policies than windows with one counter (fixed, calendar, from the first hit), or over leased
+    /// ones.
     ///
     /// In a Redis Cluster, the pool lies in the slot of the plan when it is an outer level of its
     /// key, as here.
