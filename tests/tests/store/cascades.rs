@@ -3,7 +3,7 @@
 
 use tokio::task::JoinSet;
 use tollgate::{
-    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Policy, Priority, Quota,
+    Cost, Costs, Customer, ErrorKind, Key, Limiter, MemoryStore, Policy, Priority, Quota,
     reservation::Settlement,
 };
 use tollgate_test_support::{Deployment, Kind, patient_limiter, remaining_of_each};

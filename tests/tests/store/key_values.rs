@@ -107,6 +107,27 @@ async fn checks_that_wait_are_read_and_written_together_and_a_denial_writes_noth
 }
 
 #[tokio::test]
+async fn callers_that_are_answered_together_are_one_batch_again() {
+    let map = map();
+    let policy = Policy::token_bucket("api", Quota::per_day(50));
+    let limiter = patient_limiter(KeyValueStore::new(map.clone()), policy);
+    let caller = |key: u64| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                let decision = limiter.check(key).await.expect("a decision");
+                assert!(decision.is_allowed());
+            }
+        })
+    };
+    let callers: Vec<_> = (0..32).map(caller).collect();
+    for caller in callers {
+        caller.await.expect("a task");
+    }
+    assert_eq!(map.reads(), 10);
+}
+
+#[tokio::test]
 async fn everything_beside_checks_works_over_a_map() {
     let map = map().with_conflicts(3);
     let store = KeyValueStore::new(map.clone());

@@ -322,12 +322,12 @@ pub(super) async fn hour(pace: Pace) -> Findings {
         .figure("updates that touch no index", share, " %")
         .at_least(90.0);
     let (early, last) = (
-        churned.bytes[9] as f64,
+        churned.bytes[minutes as usize / 2] as f64,
         *churned.bytes.last().expect("minutes") as f64,
     );
     findings
         .figure(
-            "bytes at the end to those after ten minutes",
+            "bytes at the end to those after half of the time",
             last / early,
             " ×",
         )
