@@ -135,6 +135,8 @@ mod pages {
     struct Concurrency;
     #[doc = include_str!("../docs/enforcement.md")]
     struct Enforcement;
+    #[doc = include_str!("../docs/fair_shares.md")]
+    struct FairShares;
     #[doc = include_str!("../docs/leases.md")]
     struct Leases;
     #[doc = include_str!("../docs/migrating.md")]

@@ -16,6 +16,7 @@ mod blocking;
 mod builder;
 mod denied_keys;
 pub mod events;
+mod fair_shares;
 mod fifo;
 mod handle;
 mod metrics;
@@ -32,7 +33,9 @@ use std::{fmt, sync::Arc, time::Duration};
 pub use crate::model::{Entry, KeyState, PolicyState};
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
-    limiter::{builder::PATIENCE, outage::Fallback, wait::queue::WaitQueues},
+    limiter::{
+        builder::PATIENCE, fair_shares::FairShares, outage::Fallback, wait::queue::WaitQueues,
+    },
     model::{cost::ChargeRef, entry::TAG_BYTES},
     store::{
         Check, CheckFuture, Deadline, Publication, Settles, SharedCopy, StoreFuture, answer_by,
@@ -283,6 +286,8 @@ pub(crate) struct LimiterInner {
     wait_queues: WaitQueues,
     /// Shows the limiter to operators, if it is published.
     publication: Option<Publication>,
+    /// `None` when customers are admitted as they come.
+    fair_shares: Option<FairShares>,
 }
 
 impl LimiterInner {
@@ -327,6 +332,9 @@ impl LimiterInner {
             let answer = self.store.check(check);
             self.fallback
                 .answered_in_process(policies, key, answer.as_ready());
+            if let (Some(_), Some(Ok(decision))) = (charge.each, answer.as_ready()) {
+                self.count_share(charge, decision);
+            }
             return answer;
         }
         self.check_remote(
@@ -424,9 +432,14 @@ impl Settles<Decision> for LimiterInner {
         match outcome {
             Ok(decision) => {
                 self.fallback.decided(&decision, check);
+                self.count_share(check.charge(), &decision);
                 Ok(decision)
             }
-            Err(error) => self.fallback.answer(check, error),
+            Err(error) => {
+                let decision = self.fallback.answer(check, error)?;
+                self.count_share(check.charge(), &decision);
+                Ok(decision)
+            }
         }
     }
 }

@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use crate::model::quota::MAX_EXACT;
-use crate::{Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
+use crate::{Customer, Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 
 /// The number of units that one request spends from every policy. [`Costs`] names a cost for each
 /// policy.
@@ -84,11 +84,23 @@ impl fmt::Debug for Cost {
 pub(crate) type EachCost = Arc<Each>;
 
 /// What few requests have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Each {
     costs: [Cost; MAX_POLICIES],
     ceilings: Option<[Ceiling; MAX_POLICIES]>,
+    /// Who spends from each policy under [fair shares](crate::LimiterBuilder::fair_shares). 0 for
+    /// nobody.
+    spenders: [u64; MAX_POLICIES],
 }
+
+impl PartialEq for Each {
+    /// Compares what the store is asked. It does not know who spends.
+    fn eq(&self, other: &Self) -> bool {
+        self.costs == other.costs && self.ceilings == other.ceilings
+    }
+}
+
+impl Eq for Each {}
 
 /// The units that a request spends from each policy of a set, and the ceiling for each.
 ///
@@ -123,6 +135,7 @@ impl Charge {
                 Arc::new(Each {
                     costs: each,
                     ceilings: None,
+                    spenders: [0; MAX_POLICIES],
                 })
             }),
         }
@@ -134,17 +147,23 @@ impl Charge {
         each.iter_mut()
             .zip(ceilings)
             .for_each(|(place, ceiling)| *place = ceiling);
-        let costs = self
-            .each
-            .as_ref()
-            .map_or([self.cost; MAX_POLICIES], |each| each.costs);
+        let of_each = self.each.as_deref();
         Self {
             cost: self.cost,
             each: Some(Arc::new(Each {
-                costs,
+                costs: of_each.map_or([self.cost; MAX_POLICIES], |each| each.costs),
                 ceilings: Some(each),
+                spenders: of_each.map_or([0; MAX_POLICIES], |each| each.spenders),
             })),
         }
+    }
+
+    /// Returns the same charge, which is under ceilings, with who spends from each policy.
+    pub(crate) fn spent_by(mut self, spenders: [u64; MAX_POLICIES]) -> Self {
+        if let Some(each) = &mut self.each {
+            Arc::make_mut(each).spenders = spenders;
+        }
+        self
     }
 
     /// Returns the same charge under the ceilings of another charge on the same policies, if that
@@ -207,6 +226,12 @@ impl<'a> ChargeRef<'a> {
     #[inline]
     pub(crate) fn is_capped(self) -> bool {
         self.each.is_some_and(|each| each.ceilings.is_some())
+    }
+
+    /// Returns who spends from each policy under fair shares, and 0 for nobody. `None` for most
+    /// checks.
+    pub(crate) fn spenders(self) -> Option<[u64; MAX_POLICIES]> {
+        self.each.map(|each| each.spenders)
     }
 
     /// Returns the cost for each of `count` policies.
@@ -292,6 +317,7 @@ pub struct Costs {
     others: Option<Cost>,
     named: SmallVec<[(Cow<'static, str>, Cost); 4]>,
     priority: Priority,
+    customer: Option<Customer>,
 }
 
 impl Costs {
@@ -303,6 +329,7 @@ impl Costs {
             others: Some(cost),
             named: SmallVec::new(),
             priority: Priority::CRITICAL,
+            customer: None,
         }
     }
 
@@ -350,16 +377,27 @@ impl Costs {
         self.priority
     }
 
+    /// Sets who asks, for a limiter with [fair shares](crate::LimiterBuilder::fair_shares). Others
+    /// ignore it, and so do a refund and a commit.
+    ///
+    /// A check with a customer has no priority of its own.
+    #[must_use]
+    pub fn with_customer(mut self, customer: impl Into<Option<Customer>>) -> Self {
+        self.customer = customer.into();
+        self
+    }
+
+    /// Returns who asks, if that is known.
+    #[must_use]
+    pub fn customer(&self) -> Option<Customer> {
+        self.customer
+    }
+
     /// Returns the cost of a critical check that asks the same of all policies.
     #[inline]
     pub(crate) fn only(&self) -> Option<Cost> {
-        self.others
-            .filter(|_| self.named.is_empty() && self.priority == Priority::CRITICAL)
-    }
-
-    /// Returns the cost for each policy of a set, under the share of the priority.
-    pub(crate) fn ranked(&self, policies: &PolicySet) -> Result<Charge, Error> {
-        self.priority.rank(policies, self.charge(policies)?)
+        let is_ranked = self.priority != Priority::CRITICAL || self.customer.is_some();
+        self.others.filter(|_| self.named.is_empty() && !is_ranked)
     }
 
     /// Returns the cost for each policy of a set.
@@ -418,6 +456,7 @@ impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
             others: None,
             named: SmallVec::new(),
             priority: Priority::CRITICAL,
+            customer: None,
         };
         costs
             .into_iter()
@@ -434,6 +473,9 @@ impl fmt::Debug for Costs {
         }
         if self.priority != Priority::CRITICAL {
             map.entry(&"priority", &self.priority);
+        }
+        if let Some(customer) = &self.customer {
+            map.entry(&"customer", customer);
         }
         map.finish()
     }
