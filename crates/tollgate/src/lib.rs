@@ -187,7 +187,7 @@ pub use model::{
     PolicySet, Priority, Quota,
 };
 #[cfg(feature = "calendar")]
-pub use model::{CalendarUnit, TimeZone};
+pub use model::{Anchor, CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use redis::RedisStore;

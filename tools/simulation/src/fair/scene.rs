@@ -111,7 +111,7 @@ fn exchange(replicas: &mut [Replica], now: u64, random: &mut Random) {
 }
 
 /// Describes customers of one kind.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Class {
     pub(super) title: &'static str,
     pub(super) customers: u64,

@@ -96,7 +96,7 @@ table! { $
     /// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ in L | one time, one count | "wait for the next refill" |
     /// | [`LeakyBucket`](Self::LeakyBucket) | one per W/n, b waiting | one time | even spacing |
     /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | n per UTC hour or day |
-    /// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year | two times, one count | quotas that people read |
+    /// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year, or one of the customer's | two times, one count | quotas that people read |
     /// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count | matching `INCR` + `EXPIRE` |
     /// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |
     /// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts | strict limits |
@@ -155,14 +155,18 @@ table! { $
 
     /// Counts units in periods of the calendar: local days, weeks, months or years.
     ///
-    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit.
-    /// Needs the feature `calendar`. See
-    /// [`Policy::calendar_window`](crate::Policy::calendar_window).
+    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit, or
+    /// with an anchor so many times that. Needs the feature `calendar`. See
+    /// [`Policy::calendar_window`](crate::Policy::calendar_window) and
+    /// [`Policy::with_anchor`](crate::Policy::with_anchor).
     ["calendar"] CalendarWindow {
         /// Sets the period.
         unit: crate::CalendarUnit = crate::CalendarUnit::Month,
         /// Sets the time zone in which the periods begin.
         zone: crate::TimeZone = crate::TimeZone::UTC,
+        /// Sets the local time at which the periods begin. `None` for the first midnight of the
+        /// unit.
+        anchor: Option<crate::Anchor> = None,
     } => calendar_window, "c1",
         Facts {
             args: &["amount", "before", "begin", "close", "after"],
