@@ -3,13 +3,12 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
-    ConfigConnectImpl, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod,
+    ConfigConnectImpl, Connect, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod,
     Runtime, Timeouts,
 };
 use tokio_postgres::{
-    NoTls, Socket,
+    NoTls,
     config::{Config, SslMode, TargetSessionAttrs},
-    tls::{MakeTlsConnect, TlsConnect},
 };
 use tollgate::{
     Error, ErrorKind, Store,
@@ -316,43 +315,12 @@ impl PostgresStoreBuilder {
                     .map_err(HookError::Backend)
             })
         });
-        Pool::builder(self.manager(config)?)
+        Pool::builder(manager(config, self.provider.clone())?)
             .config(settings)
             .runtime(Runtime::Tokio1)
             .post_create(begin)
             .build()
             .map_err(|_| config_error())
-    }
-
-    fn manager(&self, config: Config) -> Result<Manager, Error> {
-        match config.get_ssl_mode() {
-            SslMode::Disable => Ok(self.manager_over(config, NoTls)),
-            #[cfg(feature = "tls")]
-            _ => Ok(self.manager_over(config, crate::tls::connector()?)),
-            #[cfg(not(feature = "tls"))]
-            SslMode::Require => Err(self::config(
-                "sslmode=require needs the feature `tls` of the crate tollgate-postgres",
-            )),
-            #[cfg(not(feature = "tls"))]
-            _ => Ok(self.manager_over(config, NoTls)),
-        }
-    }
-
-    fn manager_over<T>(&self, config: Config, tls: T) -> Manager
-    where
-        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
-        T::Stream: Send + Sync,
-        T::TlsConnect: Send + Sync,
-        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-    {
-        let connect = SignIn {
-            connect: Box::new(ConfigConnectImpl { tls }),
-            provider: self.provider.clone(),
-        };
-        let recycling = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
-        Manager::from_connect(config, connect, recycling)
     }
 }
 
@@ -375,6 +343,32 @@ pub fn register() {
             })
         },
     });
+}
+
+fn manager(config: Config, provider: Option<Provider>) -> Result<Manager, Error> {
+    let connect: Box<dyn Connect> = match config.get_ssl_mode() {
+        SslMode::Disable => Box::new(ConfigConnectImpl { tls: NoTls }),
+        #[cfg(feature = "tls")]
+        _ => Box::new(ConfigConnectImpl {
+            tls: crate::tls::connector()?,
+        }),
+        #[cfg(not(feature = "tls"))]
+        SslMode::Require => {
+            return Err(self::config(
+                "sslmode=require needs the feature `tls` of the crate tollgate-postgres",
+            ));
+        }
+        #[cfg(not(feature = "tls"))]
+        _ => Box::new(ConfigConnectImpl { tls: NoTls }),
+    };
+    let recycling = ManagerConfig {
+        recycling_method: RecyclingMethod::Fast,
+    };
+    Ok(Manager::from_connect(
+        config,
+        SignIn { connect, provider },
+        recycling,
+    ))
 }
 
 fn config(message: &'static str) -> Error {

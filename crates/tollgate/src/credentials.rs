@@ -28,10 +28,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::{Error, ErrorKind, lock::Lock, runtime};
 
@@ -124,6 +121,8 @@ pub struct Provider(Arc<Inner>);
 struct Inner {
     ask: Box<dyn Fn() -> Answer + Send + Sync>,
     known: Lock<Known>,
+    /// Held while an answer is waited for.
+    turn: tokio::sync::Mutex<()>,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -133,10 +132,8 @@ type Outcome = Result<Credentials, Error>;
 struct Known {
     newest: Option<Credentials>,
     failure: Option<Error>,
-    /// When to ask again. `None` before the first answer.
+    /// When to ask again. `None` stands for now.
     due: Option<Instant>,
-    /// The question that is under way. Its sender is gone afterwards.
-    question: Option<watch::Receiver<Option<Outcome>>>,
 }
 
 impl Provider {
@@ -152,6 +149,7 @@ impl Provider {
         Self(Arc::new(Inner {
             ask: Box::new(move || Box::pin(ask())),
             known: Lock::default(),
+            turn: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -191,12 +189,12 @@ impl Provider {
     ///
     /// The failure of the provider, when it has never answered.
     pub async fn newest(&self) -> Result<Credentials, Error> {
-        let is_due = {
-            let known = self.0.known.lock();
-            known.due.is_none_or(|due| due <= Instant::now())
-        };
-        if is_due {
-            let _ = self.ask().await;
+        if self.is_due() {
+            // A caller that gives up does not end the question.
+            let question = runtime::current()?.spawn(self.clone().ask());
+            if question.await.is_err() {
+                self.note(Err(ended()));
+            }
         }
         let known = self.0.known.lock();
         match (&known.newest, &known.failure) {
@@ -212,10 +210,16 @@ impl Provider {
     ///
     /// The failure of the provider.
     pub async fn instead_of(&self, refused: &Credentials) -> Result<Option<Credentials>, Error> {
-        let newest = self.0.known.lock().newest.clone();
-        match newest.filter(|newest| !newest.are(refused)) {
-            Some(newest) => Ok(Some(newest)),
-            None => Ok(Some(self.ask().await?).filter(|asked| !asked.are(refused))),
+        {
+            let mut known = self.0.known.lock();
+            if known.newest.as_ref().is_some_and(|it| it.are(refused)) {
+                known.due = None;
+            }
+        }
+        let newest = self.newest().await?;
+        match self.failure() {
+            Some(failure) if newest.are(refused) => Err(failure),
+            _ => Ok(Some(newest).filter(|newest| !newest.are(refused))),
         }
     }
 
@@ -239,75 +243,49 @@ impl Provider {
 
     /// Returns whether an answer of the provider is waited for.
     pub(crate) fn is_asked(&self) -> bool {
-        let known = self.0.known.lock();
-        known.question.as_ref().is_some_and(is_under_way)
+        self.0.turn.try_lock().is_err()
     }
 
-    /// Asks at once, or waits for the question that is under way.
-    async fn ask(&self) -> Outcome {
-        let runtime = runtime::current()?;
-        let mut question = {
-            let mut known = self.0.known.lock();
-            match known.question.as_ref().filter(|it| is_under_way(it)) {
-                Some(question) => question.clone(),
-                None => {
-                    let (sender, question) = watch::channel(None);
-                    known.question = Some(question.clone());
-                    // A caller that gives up does not end the question.
-                    runtime.spawn(self.clone().answer(sender));
-                    question
-                }
-            }
-        };
-        match question
-            .wait_for(Option::is_some)
-            .await
-            .map(|it| it.clone())
-        {
-            Ok(Some(outcome)) => outcome,
-            Ok(None) | Err(_) => self.note(Err(ended())),
+    fn is_due(&self) -> bool {
+        let due = self.0.known.lock().due;
+        due.is_none_or(|due| due <= Instant::now())
+    }
+
+    /// Asks, unless another caller has done so meanwhile.
+    async fn ask(self) {
+        let _turn = self.0.turn.lock().await;
+        if self.is_due() {
+            let outcome = timeout(LONGEST_ANSWER, (self.0.ask)()).await;
+            self.note(outcome.unwrap_or_else(|_| {
+                let message = format!("it gave no answer within {LONGEST_ANSWER:?}");
+                Err(Error::new(ErrorKind::Timeout, message))
+            }));
         }
     }
 
-    async fn answer(self, question: watch::Sender<Option<Outcome>>) {
-        let outcome = match timeout(LONGEST_ANSWER, (self.0.ask)()).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let message = format!("it gave no answer within {LONGEST_ANSWER:?}");
-                Err(Error::new(ErrorKind::Timeout, message))
-            }
-        };
-        question.send_replace(Some(self.note(outcome)));
-    }
-
     /// Keeps an answer, or a failure.
-    fn note(&self, outcome: Outcome) -> Outcome {
-        let outcome = outcome.map_err(|error| {
-            let message = format!("the provider of credentials failed: {error}");
-            Error::new(ErrorKind::Authentication, message)
-        });
+    fn note(&self, outcome: Outcome) {
         let (now, mut known) = (Instant::now(), self.0.known.lock());
-        let before = known.failure.take();
-        match &outcome {
+        match outcome {
             Ok(credentials) => {
-                known.due = Some(now + credentials.renew_after);
-                known.newest = Some(credentials.clone());
+                *known = Known {
+                    due: Some(now + credentials.renew_after),
+                    newest: Some(credentials),
+                    failure: None,
+                };
             }
             Err(error) => {
+                let message = format!("the provider of credentials failed: {error}");
+                let error = Error::new(ErrorKind::Authentication, message);
                 known.due = Some(now + RETRY);
-                known.failure = Some(error.clone());
+                let is_first = known.failure.replace(error.clone()).is_none();
                 drop(known);
-                if before.is_none() {
+                if is_first {
                     tracing::warn!(%error, "the credentials before remain in use, if there are any");
                 }
             }
         }
-        outcome
     }
-}
-
-fn is_under_way(question: &watch::Receiver<Option<Outcome>>) -> bool {
-    question.has_changed().is_ok()
 }
 
 /// Reports a question that ended without an answer.

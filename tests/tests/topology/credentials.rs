@@ -95,13 +95,26 @@ fn add_user(server: &RedisServer, number: usize) {
     );
 }
 
-/// Returns how many connections of a server have this user.
-fn connections(server: &RedisServer, user: &str) -> usize {
+/// Returns the connections of a server that have this user, by their numbers.
+fn connections(server: &RedisServer, user: &str) -> Vec<String> {
     let list = command(server, &["CLIENT", "LIST"]);
     let word = format!("user={user}");
     list.lines()
         .filter(|line| line.split(' ').any(|part| part == word))
-        .count()
+        .filter_map(|line| line.split(' ').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Ends the connections of a user, and waits until they are closed: the server answers before.
+async fn end_connections(server: &RedisServer, user: &str) {
+    let ended = connections(server, user);
+    command(server, &["CLIENT", "KILL", "USER", user]);
+    wait::until_async("the end of connections", PATIENCE, async || {
+        let open = connections(server, user);
+        open.iter().all(|number| !ended.contains(number))
+    })
+    .await;
 }
 
 /// Callers that check as fast as they are answered, and take no error and no answer without the
@@ -183,7 +196,7 @@ async fn users_follow_each_other(
         let (old, new) = (user(number - 1), user(number));
         wait::until_async(format!("{new} on all connections"), PATIENCE, async || {
             let count = |user: &str| -> usize {
-                let of = |server: &&RedisServer| connections(server, user);
+                let of = |server: &&RedisServer| connections(server, user).len();
                 servers.iter().map(of).sum()
             };
             tokio::task::block_in_place(|| count(&new) > 0 && count(&old) == 0)
@@ -246,7 +259,7 @@ async fn a_new_connection_asks_at_once_when_its_password_is_refused() {
         vault.put(Ok(password(word)));
         let _ = decided(&limiter, "acme").await;
         assert_eq!(vault.asked(), count - 1, "{word}");
-        command(&server, &["CLIENT", "KILL", "USER", "limits"]);
+        end_connections(&server, "limits").await;
         let _ = decided(&limiter, "acme").await;
         assert_eq!(vault.asked(), count, "{word}");
     }
@@ -270,19 +283,13 @@ async fn a_connection_is_signed_in_again_as_often_as_credentials_change() {
     });
     let builder = RedisStore::builder(server.url()).credentials(provider);
     let store = builder.connect().await.expect("a store");
-    let id = || {
-        let list = command(&server, &["CLIENT", "LIST"]);
-        let line = list.lines().find(|line| line.contains(" user=limits "));
-        line.and_then(|line| line.split(' ').next())
-            .map(str::to_owned)
-    };
-    let first = id();
-    assert!(first.is_some());
+    let first = connections(&server, "limits");
+    assert_eq!(first.len(), 1);
     wait::until_async("a hundred sign-ins", PATIENCE, async || {
         calls_of(&server, "auth") > 100
     })
     .await;
-    assert_eq!(id(), first);
+    assert_eq!(connections(&server, "limits"), first);
     store.ping().await.expect("it answers");
 }
 
@@ -316,7 +323,7 @@ async fn a_failure_of_the_provider_is_the_named_cause_of_the_outage_until_it_ans
     let asked = vault.asked();
     vault.put(away());
     wait::until_async("a failure", PATIENCE, async || vault.asked() > asked + 1).await;
-    command(&server, &["CLIENT", "KILL", "USER", &user(0)]);
+    end_connections(&server, &user(0)).await;
     wait::until_async("the store to decide", PATIENCE, is_decided).await;
 }
 

@@ -283,6 +283,15 @@ fn set_password(redis: &RedisServer, file: &Path, password: &str) {
     fs::rename(next, file).unwrap();
 }
 
+/// Returns the connections of the user `limits`, by their numbers.
+fn connections(redis: &RedisServer) -> Vec<String> {
+    let list = redis.command(&["CLIENT", "LIST"]).text();
+    let of_user = list.lines().filter(|line| line.contains(" user=limits "));
+    of_user
+        .filter_map(|line| line.split(' ').next().map(str::to_owned))
+        .collect()
+}
+
 #[tokio::test]
 async fn the_password_in_a_file_may_change() {
     if no_server() {
@@ -304,14 +313,16 @@ async fn the_password_in_a_file_may_change() {
     let channel = channel(&process).await;
     for (password, left) in [("first", 19), ("second", 18), ("third", 17)] {
         set_password(&redis, &file, password);
+        let ended = connections(&redis);
         redis.command(&["CLIENT", "KILL", "USER", "limits"]);
+        // The server answers before it closes them.
+        wait::until("the end of connections", LIMIT, || {
+            connections(&redis)
+                .iter()
+                .all(|number| !ended.contains(number))
+        });
         assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, left));
-        assert!(
-            redis
-                .command(&["CLIENT", "LIST"])
-                .text()
-                .contains(" user=limits ")
-        );
+        assert!(!connections(&redis).is_empty());
     }
     let output = process.output();
     assert!(!output.contains("second"), "{output}");

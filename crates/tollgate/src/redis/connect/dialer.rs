@@ -112,6 +112,7 @@ impl Dialer {
         };
         let mut credentials = provider.newest().await.map_err(unknown)?;
         let mut opened = self.open_with(&credentials, bound).await;
+        let is_refusal = |error: &Error| error.kind() == ErrorKind::Authentication;
         if opened.as_ref().is_err_and(is_refusal)
             && let Some(others) = provider.instead_of(&credentials).await.map_err(unknown)?
         {
@@ -232,10 +233,6 @@ impl Dialer {
         };
         Ok(Some(Bounded::new(stream, bound, wire)))
     }
-}
-
-fn is_refusal(error: &Error) -> bool {
-    error.kind() == ErrorKind::Authentication
 }
 
 /// Signs a connection in again with each new credentials, so that it outlives those before. The
