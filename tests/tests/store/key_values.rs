@@ -3,13 +3,13 @@
 
 use std::{
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use tokio::runtime;
+use tokio::{runtime, sync::Barrier};
 use tollgate::{
     Cost, Error, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, Store,
     permits::Concurrency,
@@ -106,25 +106,29 @@ async fn checks_that_wait_are_read_and_written_together_and_a_denial_writes_noth
     );
 }
 
-#[tokio::test]
+/// On one worker, as a task that is started runs before those that were woken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn callers_that_are_answered_together_are_one_batch_again() {
-    let map = map();
+    let (map, start) = (map(), Arc::new(Barrier::new(8)));
     let policy = Policy::token_bucket("api", Quota::per_day(50));
     let limiter = patient_limiter(KeyValueStore::new(map.clone()), policy);
     let caller = |key: u64| {
-        let limiter = limiter.clone();
+        let (limiter, start) = (limiter.clone(), Arc::clone(&start));
         tokio::spawn(async move {
+            start.wait().await;
             for _ in 0..10 {
                 let decision = limiter.check(key).await.expect("a decision");
                 assert!(decision.is_allowed());
             }
         })
     };
-    let callers: Vec<_> = (0..32).map(caller).collect();
+    let callers: Vec<_> = (0..8).map(caller).collect();
     for caller in callers {
         caller.await.expect("a task");
     }
-    assert_eq!(map.reads(), 10);
+    // The runtime may look at other tasks in between, once in 61 of them.
+    let reads = map.reads();
+    assert!((10..=14).contains(&reads), "{reads} batches");
 }
 
 #[tokio::test]
