@@ -7,11 +7,7 @@ use super::{
 fn run(title: &str, knows: Knows) -> Figures {
     let scene = scenes::all().into_iter().find(|scene| scene.title == title);
     let scene = scene.expect("a scene of this title");
-    let figures = Scene {
-        until: 30,
-        ..scene
-    }
-    .run(knows);
+    let figures = Scene { until: 30, ..scene }.run(knows);
     assert_eq!(figures.excess, 0, "{title}");
     assert!(figures.used > 0.99, "{title}: {figures:?}");
     figures
