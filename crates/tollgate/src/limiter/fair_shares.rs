@@ -73,7 +73,7 @@ impl FairShares {
         let (Some(spenders), Some(spending)) = (charge.spenders(), self.spending.get()) else {
             return;
         };
-        for (at, spender) in spenders.into_iter().enumerate() {
+        for (at, &spender) in spenders.iter().enumerate() {
             if spender != 0 {
                 spending.add(spender, decision.charge().of(at));
             }

@@ -92,7 +92,7 @@ pub(crate) struct Each {
     ceilings: Option<[Ceiling; MAX_POLICIES]>,
     /// Who spends from each policy under [fair shares](crate::LimiterBuilder::fair_shares). 0 for
     /// nobody.
-    spenders: [u64; MAX_POLICIES],
+    spenders: Option<Box<[u64; MAX_POLICIES]>>,
     /// The policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.
     cascade: Option<Cascade>,
@@ -180,7 +180,7 @@ impl Charge {
                 Arc::new(Each {
                     costs: each,
                     ceilings: None,
-                    spenders: [0; MAX_POLICIES],
+                    spenders: None,
                     cascade: None,
                 })
             }),
@@ -194,7 +194,7 @@ impl Charge {
             each: Some(Arc::new(Each {
                 costs: [cost; MAX_POLICIES],
                 ceilings: None,
-                spenders: [0; MAX_POLICIES],
+                spenders: None,
                 cascade: Some(cascade),
             })),
         }
@@ -212,7 +212,7 @@ impl Charge {
             each: Some(Arc::new(Each {
                 costs: of_each.map_or([self.cost; MAX_POLICIES], |each| each.costs),
                 ceilings: Some(each),
-                spenders: of_each.map_or([0; MAX_POLICIES], |each| each.spenders),
+                spenders: of_each.and_then(|each| each.spenders.clone()),
                 cascade: of_each.and_then(|each| each.cascade),
             })),
         }
@@ -221,7 +221,7 @@ impl Charge {
     /// Returns the same charge, which is under ceilings, with who spends from each policy.
     pub(crate) fn spent_by(mut self, spenders: [u64; MAX_POLICIES]) -> Self {
         if let Some(each) = &mut self.each {
-            Arc::make_mut(each).spenders = spenders;
+            Arc::make_mut(each).spenders = Some(Box::new(spenders));
         }
         self
     }
@@ -290,8 +290,8 @@ impl<'a> ChargeRef<'a> {
 
     /// Returns who spends from each policy under fair shares, and 0 for nobody. `None` for most
     /// checks.
-    pub(crate) fn spenders(self) -> Option<[u64; MAX_POLICIES]> {
-        self.each.map(|each| each.spenders)
+    pub(crate) fn spenders(self) -> Option<&'a [u64; MAX_POLICIES]> {
+        self.each?.spenders.as_deref()
     }
 
     /// Returns how a store divides the charge, if the policies are spent one after the other.
@@ -313,7 +313,7 @@ impl<'a> ChargeRef<'a> {
             each: Some(Arc::new(Each {
                 costs,
                 ceilings: None,
-                spenders: [0; MAX_POLICIES],
+                spenders: None,
                 cascade: Some(cascade),
             })),
         }
