@@ -72,7 +72,7 @@ fn provide(target: &Path) -> Result<PathBuf, Failure> {
     }
     let home = target.join("foreign");
     if pypi::installed(&home, PINS).is_none() {
-        pypi::install(&home, PINS)?;
+        pypi::install(&home, PINS, &[])?;
     }
     Ok(pypi::python(&home))
 }

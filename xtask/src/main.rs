@@ -105,7 +105,7 @@ Tasks:
         --benches adds clippy on the benches and their peers.
   mutants [arguments for cargo-mutants]
         Breaks the published crates in small ways, and lists the faults that no
-        test notices: docs/contributors/mutants.md. Installs cargo-mutants into
+        test notices: xtask/src/mutants.rs. Installs cargo-mutants into
         the target directory.
   circles
         The circles of imports alone: which files of a crate import from each

@@ -27,13 +27,14 @@
 mod builder;
 mod database;
 mod error;
+mod sign_in;
 mod store;
 mod table;
 #[cfg(feature = "tls")]
 mod tls;
 
 pub use builder::{PostgresStoreBuilder, register};
-pub use store::PostgresStore;
+pub use store::{PostgresStore, Row};
 pub use table::{Durability, schema};
 
 /// Compiles the example of the README with the tests.

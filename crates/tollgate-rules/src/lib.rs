@@ -91,6 +91,7 @@
 //! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
 //! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
 //! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
+//! | `begins` + | limit | beside `time_zone`: the local time at which a period begins, as in `2026-01-17T09:30`; with `window: 30d` in place of `unit` every 30 days |
 //! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see [below](#leases) |
 //! | `unranked` + | limit | `true`: the limit is whole for every class of `priorities` and for every customer, see [`Policy::unranked`](tollgate::Policy::unranked) |
 //! | `limits` + | limit | up to 8 limits that are charged together |
@@ -152,7 +153,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `calendar` | yes | the field `time_zone`: windows of the calendar |
+//! | `calendar` | yes | the fields `time_zone` and `begins`: windows of the calendar |
 //! | `toml` | yes | files that end in `.toml` |
 //! | `watch` | yes | `Rules::watch` and `Rules::reload_on_hangup` |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |

@@ -136,6 +136,7 @@
 //! The gauges of a store are set once a second, from the first check on.
 
 mod clock;
+pub mod credentials;
 mod error;
 pub mod guide;
 pub mod limiter;
@@ -186,7 +187,7 @@ pub use model::{
     PolicySet, Priority, Quota,
 };
 #[cfg(feature = "calendar")]
-pub use model::{CalendarUnit, TimeZone};
+pub use model::{Anchor, CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use redis::RedisStore;

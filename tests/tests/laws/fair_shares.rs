@@ -111,5 +111,5 @@ fn law_23_a_light_customer_is_never_denied_beside_a_heavy_one() {
     light_customers_are_served_and_the_bound_holds(InMemory::new());
     light_customers_are_served_and_the_bound_holds(InMap::new());
     light_customers_are_served_and_the_bound_holds(InRedis::new());
-    light_customers_are_served_and_the_bound_holds(in_postgres(&POSTGRES));
+    light_customers_are_served_and_the_bound_holds(in_postgres(&POSTGRES, Clock::manual(START_US)));
 }

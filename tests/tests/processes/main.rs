@@ -1,7 +1,7 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with
 //! callers that wait, processes with wrong clocks, the quickstart, the examples of gRPC, of priorities, of
 //! enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
-//! limits come from a database, that defers jobs, of outgoing calls, of a language model, of long
+//! limits come from a database or renew with the customer, that defers jobs, of outgoing calls, of a language model, of long
 //! exports, of WebSockets, with metrics for Prometheus, and that counts in a file, and the
 //! playground.
 
@@ -27,6 +27,7 @@ mod priorities;
 mod prometheus;
 mod queue;
 mod quickstart;
+mod renewals;
 mod replicas;
 mod rules;
 mod sqlite;

@@ -6,6 +6,7 @@ mod blocked;
 mod blocking;
 mod branches;
 mod breaker;
+mod cascades;
 mod cluster;
 mod costs;
 mod deadline;

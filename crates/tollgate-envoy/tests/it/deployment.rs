@@ -393,3 +393,266 @@ fn the_manifests_fit_the_program() {
         ready["periodSeconds"].as_u64().unwrap() * ready["failureThreshold"].as_u64().unwrap();
     assert!(failing < settings.seconds("--drain-delay"));
 }
+
+/// The variables that Envoy Gateway 1.9 gives the service (its file
+/// `internal/infrastructure/kubernetes/ratelimit/resource.go`), without the two of which the program says that they
+/// have no effect, and one that neither service reads.
+const OF_ENVOY_GATEWAY: [&str; 19] = [
+    "RUNTIME_ROOT",
+    "RUNTIME_SUBDIRECTORY",
+    "LOG_LEVEL",
+    "USE_STATSD",
+    "CONFIG_TYPE",
+    "CONFIG_GRPC_XDS_SERVER_URL",
+    "CONFIG_GRPC_XDS_NODE_ID",
+    "GRPC_SERVER_USE_TLS",
+    "GRPC_SERVER_TLS_CERT",
+    "GRPC_SERVER_TLS_KEY",
+    "CONFIG_GRPC_XDS_SERVER_USE_TLS",
+    "CONFIG_GRPC_XDS_CLIENT_TLS_CERT",
+    "CONFIG_GRPC_XDS_CLIENT_TLS_KEY",
+    "CONFIG_GRPC_XDS_SERVER_TLS_CACERT",
+    "FORCE_START_WITHOUT_INITIAL_CONFIG",
+    "REDIS_SOCKET_TYPE",
+    "REDIS_URL",
+    "USE_PROMETHEUS",
+    "PROMETHEUS_ADDR",
+];
+
+/// Returns the names of the services of `kubernetes.yaml`, with their ports.
+fn services(documents: &[Value]) -> Vec<(String, Vec<u64>)> {
+    let of_kind = documents.iter().filter(|one| one["kind"] == "Service");
+    of_kind
+        .map(|service| {
+            let ports = service["spec"]["ports"].as_array().unwrap().iter();
+            let name = service["metadata"]["name"].as_str().unwrap().to_owned();
+            (
+                name,
+                ports.map(|one| one["port"].as_u64().unwrap()).collect(),
+            )
+        })
+        .collect()
+}
+
+/// Returns the duration of a text such as `20ms` or `0.020s`, in milliseconds.
+fn milliseconds(text: &Value) -> f64 {
+    let text = text.as_str().unwrap();
+    match text.strip_suffix("ms") {
+        Some(number) => number.parse().unwrap(),
+        None => text.strip_suffix('s').unwrap().parse::<f64>().unwrap() * 1_000.0,
+    }
+}
+
+#[test]
+fn envoy_gateway_starts_the_program_with_variables_that_it_knows() {
+    let settings = Settings::read();
+    settings.assert_variables(OF_ENVOY_GATEWAY.into_iter());
+    let [map, policy] = &*documents("examples/envoy/envoy-gateway.yaml") else {
+        panic!("two documents")
+    };
+    let text = map["data"]["envoy-gateway.yaml"].as_str().unwrap();
+    let gateway: Value = serde_saphyr::from_str(text).unwrap();
+    assert_eq!(gateway["kind"], "EnvoyGateway");
+    let container = &gateway["provider"]["kubernetes"]["rateLimitDeployment"]["container"];
+    let image = container["image"].as_str().unwrap();
+    let version = format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(image, version, "its schema asks for a tag");
+    let added = container["env"].as_array().unwrap().iter();
+    let added: Vec<_> = added.map(|one| one["name"].as_str().unwrap()).collect();
+    settings.assert_variables(added.iter().copied());
+    let limit = &gateway["rateLimit"];
+    let redis = limit["backend"]["redis"]["url"].as_str().unwrap();
+    let kubernetes = services(&documents("examples/envoy/kubernetes.yaml"));
+    assert!(
+        kubernetes.iter().any(|(name, ports)| {
+            redis == format!("{name}.default.svc.cluster.local:{}", ports[0])
+        }),
+        "{redis}"
+    );
+    let deadline = settings.default_of("--deadline").to_owned();
+    assert!(milliseconds(&limit["timeout"]) > milliseconds(&deadline.into()));
+    assert_eq!(policy["kind"], "BackendTrafficPolicy");
+    for rule in policy["spec"]["rateLimit"]["global"]["rules"]
+        .as_array()
+        .unwrap()
+    {
+        // What Envoy Gateway makes of it is a rule of the original, with one of its units.
+        let unit = rule["limit"]["unit"].as_str().unwrap().to_lowercase();
+        let text = format!(
+            "{{domain: d, descriptors: [{{key: k, rate_limit: {{unit: {unit}, requests_per_unit: {}}}}}]}}",
+            rule["limit"]["requests"]
+        );
+        RuleSet::parse(&text, Format::Yaml).unwrap_or_else(|errors| panic!("{text}: {errors}"));
+    }
+}
+
+#[test]
+fn istio_asks_a_service_with_an_address_about_rules_that_exist() {
+    let settings = Settings::read();
+    let [service, filter] = &*documents("examples/envoy/istio.yaml") else {
+        panic!("two documents")
+    };
+    let kubernetes = documents("examples/envoy/kubernetes.yaml");
+    let deployment = kubernetes
+        .iter()
+        .find(|one| one["kind"] == "Deployment")
+        .unwrap();
+    assert_eq!(
+        service["spec"]["selector"],
+        deployment["spec"]["selector"]["matchLabels"]
+    );
+    // Istio makes a cluster that cannot be asked of a service without an address.
+    assert!(service["spec"].get("clusterIP").is_none());
+    let (name, port) = (&service["metadata"]["name"], settings.port("--grpc-port"));
+    // The name tells Istio the protocol.
+    assert_eq!(service["spec"]["ports"][0]["name"], "grpc");
+    assert_eq!(service["spec"]["ports"][0]["port"], port);
+
+    let patches = filter["spec"]["configPatches"].as_array().unwrap();
+    let limit = &patches[0]["patch"]["value"]["typed_config"];
+    let host = format!("{}.default.svc.cluster.local", name.as_str().unwrap());
+    let envoy = &limit["rate_limit_service"]["grpc_service"]["envoy_grpc"];
+    assert_eq!(envoy["cluster_name"], format!("outbound|{port}||{host}"));
+    assert_eq!(envoy["authority"], host);
+    let deadline = settings.default_of("--deadline").to_owned();
+    assert!(milliseconds(&limit["timeout"]) > milliseconds(&deadline.into()));
+
+    let rules = kubernetes
+        .iter()
+        .find(|one| one["kind"] == "ConfigMap")
+        .unwrap();
+    let rules = rules["data"].as_object().unwrap().values().next().unwrap();
+    let rules: Value = serde_saphyr::from_str(rules.as_str().unwrap()).unwrap();
+    assert_eq!(limit["domain"], rules["domain"]);
+    let keys = rules["descriptors"].as_array().unwrap().iter();
+    let keys: Vec<_> = keys.map(|one| one["key"].as_str().unwrap()).collect();
+    let asked = patches[1]["patch"]["value"]["rate_limits"]
+        .as_array()
+        .unwrap();
+    let asked = asked.iter().map(|one| {
+        let action = &one["actions"][0];
+        let key = action["request_headers"]["descriptor_key"].as_str();
+        key.unwrap_or_else(|| action.as_object().unwrap().keys().next().unwrap())
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), keys);
+}
+
+/// Renders a template of the chart as Helm does. The templates hold names of values, as text or as
+/// JSON, and nothing else.
+fn rendered(template: &str, values: &Value) -> Vec<Value> {
+    let name = format!("examples/envoy/chart/templates/{template}");
+    let source = read(&name);
+    let (first, actions) = source.split_once("{{ ").unwrap();
+    let mut text = first.to_owned();
+    for part in actions.split("{{ ") {
+        let (action, rest) = part.split_once(" }}").unwrap();
+        let path = action.strip_prefix("toJson ").unwrap_or(action);
+        let value = match path.strip_suffix(" | sha256sum") {
+            Some(_) => "a digest".into(),
+            None if path == ".Release.Name" => "limits".into(),
+            None => {
+                let path = path
+                    .strip_prefix(".Values")
+                    .unwrap_or_else(|| panic!("{name}: {path}"));
+                let value = values.pointer(&path.replace('.', "/"));
+                value.unwrap_or_else(|| panic!("{name}: {path}")).clone()
+            }
+        };
+        text += &match value.as_str() {
+            Some(plain) if path == action || path.ends_with("sha256sum") => plain.to_owned(),
+            _ => value.to_string(),
+        };
+        text += rest;
+    }
+    let parse =
+        |text| serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    text.split("\n---\n").map(parse).collect()
+}
+
+#[test]
+fn the_chart_makes_the_manifests_of_the_example() {
+    let settings = Settings::read();
+    let chart = documents("examples/envoy/chart/Chart.yaml").remove(0);
+    for version in ["version", "appVersion"] {
+        assert_eq!(chart[version], env!("CARGO_PKG_VERSION"));
+    }
+    let values = documents("examples/envoy/chart/values.yaml").remove(0);
+    assert_eq!(
+        values["image"],
+        format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))
+    );
+    let [env, rules] = &*rendered("settings.yaml", &values) else {
+        panic!("two documents")
+    };
+    let [deployment] = &*rendered("deployment.yaml", &values) else {
+        panic!("one document")
+    };
+    let all = rendered("service.yaml", &values);
+    let kubernetes = documents("examples/envoy/kubernetes.yaml");
+    let of_kind = |all: &[Value], kind: &str| {
+        let found = all.iter().find(|one| one["kind"] == kind);
+        found.unwrap_or_else(|| panic!("{kind}")).clone()
+    };
+
+    // The pod is that of the manifests, except where its settings come from.
+    let manifest = of_kind(&kubernetes, "Deployment");
+    let (mut ours, mut theirs) = (
+        deployment["spec"]["template"]["spec"].clone(),
+        manifest["spec"]["template"]["spec"].clone(),
+    );
+    for pod in [&mut ours, &mut theirs] {
+        pod.as_object_mut().unwrap().remove("volumes");
+        let container = pod["containers"][0].as_object_mut().unwrap();
+        for field in ["env", "envFrom", "image", "imagePullPolicy", "volumeMounts"] {
+            container.remove(field);
+        }
+    }
+    assert_eq!(ours, theirs);
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(
+        container["envFrom"][0]["configMapRef"]["name"],
+        env["metadata"]["name"]
+    );
+    assert_eq!(
+        pod["volumes"][0]["configMap"]["name"],
+        rules["metadata"]["name"]
+    );
+    assert_eq!(
+        container["volumeMounts"][0]["mountPath"],
+        container["args"][1]
+    );
+    assert_eq!(
+        container["envFrom"][1]["secretRef"]["name"],
+        values["secret"]
+    );
+    assert_eq!(pod["volumes"][1]["secret"]["secretName"], values["secret"]);
+    assert!(
+        read("examples/envoy/chart/values.yaml")
+            .contains(container["volumeMounts"][1]["mountPath"].as_str().unwrap())
+    );
+
+    let variables = env["data"].as_object().unwrap().iter();
+    let variables: Vec<_> = variables
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
+        .collect();
+    settings.assert_variables(variables.iter().map(|(name, _)| name.as_str()));
+    start(&variables);
+    assert_eq!(rules["data"], of_kind(&kubernetes, "ConfigMap")["data"]);
+
+    let spec = |mut service: Value| {
+        // The labels of a release have its name.
+        service["spec"].as_object_mut().unwrap().remove("selector");
+        service["spec"].clone()
+    };
+    for kind in ["Service", "PodDisruptionBudget"] {
+        assert_eq!(
+            spec(of_kind(&all, kind)),
+            spec(of_kind(&kubernetes, kind)),
+            "{kind}"
+        );
+    }
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(of_kind(&all, "Service")["spec"]["selector"], *labels);
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], *labels);
+}

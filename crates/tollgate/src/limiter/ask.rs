@@ -466,7 +466,8 @@ impl<'a> RefundBuilder<'a> {
     /// that takes longer, [reserve](Limiter::reserve) the units: the bucket then remembers what was
     /// missing.
     ///
-    /// A decision that spent nothing refunds nothing. The units return to the policies of the
+    /// A decision that spent nothing refunds nothing. Of [cascading](Costs::cascading) costs, what was
+    /// spent last returns first. The units return to the policies of the
     /// decision, also when the limiter has others now. What was spent in an
     /// [outage](crate::Outage::Local) returns to the share of this process.
     pub fn of(mut self, decision: &'a Decision) -> Self {
@@ -494,10 +495,13 @@ impl IntoFuture for RefundBuilder<'_> {
             Ok(charge) => charge,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
-        let charge = match decision {
-            Some(decision) if decision.is_denied() => return StoreFuture::ready(Ok(())),
-            Some(decision) => charge.borrow().at_most(decision.charge(), policies.len()),
-            None => charge,
+        let charge = match (decision, costs.total()) {
+            (Some(decision), _) if decision.is_denied() => return StoreFuture::ready(Ok(())),
+            (Some(decision), Some(total)) if decision.charge().cascade().is_some() => {
+                decision.charge().given_back(total, policies.len())
+            }
+            (Some(decision), _) => charge.borrow().at_most(decision.charge(), policies.len()),
+            (None, _) => charge,
         };
         if charge.borrow().cost == Cost::ZERO || policies.is_blocked() {
             return StoreFuture::ready(Ok(()));

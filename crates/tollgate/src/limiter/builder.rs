@@ -57,8 +57,9 @@ impl Limiter {
     /// # Panics
     ///
     /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run
-    /// time, call `try_new` and pass the set.
+    /// time, call `try_new` and pass the set. And as [`LimiterBuilder::build`].
     #[must_use]
+    #[track_caller]
     pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
         Self::builder(store).policies(policies).build()
     }
@@ -418,13 +419,13 @@ impl LimiterBuilder<PolicySet> {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a policy is
-    /// [leased](crate::Policy::leased) and the store [leases](Store::leases) nothing.
-    /// [`build`](Self::build) logs a warning then, and each check asks the store.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when [shares](Self::fair_shares) under a
-    /// policy cannot be fair.
-    pub fn try_build(self) -> Result<Limiter, Error> {
+    /// [leased](crate::Policy::leased), and the store is on a server and [leases](Store::leases)
+    /// nothing. [`ErrorKind::Config`](crate::ErrorKind::Config) when
+    /// [shares](Self::fair_shares) under a policy cannot be fair.
+    pub fn try_build(mut self) -> Result<Limiter, Error> {
+        let policies = self.policies.clone();
         let leases = self.store.leases() || self.store.is_in_process();
-        let leased = self.policies.iter().find(|policy| policy.is_leased());
+        let leased = policies.iter().find(|policy| policy.is_leased());
         if let (false, Some(policy)) = (leases, leased) {
             let name = policy.name();
             return Err(Error::new(
@@ -433,25 +434,8 @@ impl LimiterBuilder<PolicySet> {
             ));
         }
         if self.is_fair {
-            fair_shares::refuse(&self.policies)?;
+            fair_shares::refuse(&policies)?;
         }
-        Ok(self.build())
-    }
-
-    /// Builds the limiter.
-    ///
-    /// # Panics
-    ///
-    /// When [shares](Self::fair_shares) under a policy cannot be fair. Policies that are known only
-    /// at run time are for [`try_build`](Self::try_build).
-    #[must_use]
-    pub fn build(mut self) -> Limiter {
-        if self.is_fair
-            && let Err(error) = fair_shares::refuse(&self.policies)
-        {
-            panic!("{error}");
-        }
-        let policies = self.policies.clone();
         let joined = || {
             policies
                 .iter()
@@ -467,13 +451,22 @@ impl LimiterBuilder<PolicySet> {
             .is_published
             .then(|| Publication::new(&*name, policies.clone(), operated));
         let inner = self.build_inner(name, group, publication);
-        if policies.is_leased() && !inner.store.leases() && !inner.is_in_process {
-            tracing::warn!(
-                limiter = inner.fallback.name(),
-                "the store does not lease: each check of the leased policies asks it"
-            );
+        Ok(Limiter { inner, policies })
+    }
+
+    /// Builds the limiter.
+    ///
+    /// # Panics
+    ///
+    /// Panics when [`try_build`](Self::try_build) would fail: use that one where the policies or
+    /// the store are not known when the program is written.
+    #[must_use]
+    #[track_caller]
+    pub fn build(self) -> Limiter {
+        match self.try_build() {
+            Ok(limiter) => limiter,
+            Err(error) => panic!("{error}"),
         }
-        Limiter { inner, policies }
     }
 }
 

@@ -113,7 +113,11 @@ impl Limiter {
         let decision = reservation.decision();
         // The policies may have changed since. Those of the decision were charged.
         let policies = decision.policies();
-        let charge = costs.charge(policies)?;
+        let charged = decision.charge();
+        let charge = match (charged.cascade(), costs.total()) {
+            (Some(_), Some(total)) => charged.settled_at(total, policies.len()),
+            _ => costs.charge(policies)?,
+        };
         if decision.is_denied() {
             return Ok(Settlement::Lapsed);
         }
@@ -215,9 +219,11 @@ impl ReserveBuilder {
                 self.time_to_live
             )));
         }
-        let mut charge = self.estimate.charge(policies)?;
+        let mut charge = self.estimate.estimate(policies)?;
         let priority = self.estimate.priority();
-        if self.is_capped {
+        if self.is_capped && charge.borrow().cascade().is_some() {
+            charge = policies.cut(charge.borrow());
+        } else if self.is_capped {
             let each = policies.iter().zip(charge.borrow().iter(policies.len()));
             let most = |policy: &Policy| Cost::new(priority.units_of_policy(policy));
             charge = Charge::each(each.map(|(policy, cost)| cost.min(most(policy))));
@@ -240,7 +246,7 @@ impl IntoFuture for ReserveBuilder {
     fn into_future(self) -> StoreFuture<Reservation> {
         let policies = self.limiter.policies();
         if policies.is_blocked() {
-            let decision = self.estimate.charge(policies);
+            let decision = self.estimate.estimate(policies);
             let decision = decision.map(|charge| {
                 self.limiter
                     .inner
@@ -420,6 +426,8 @@ impl Reservation {
     ///
     /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that
     ///   opened later gets nothing.
+    /// - Less than reserved of [cascading](Costs::cascading) costs: what was spent last comes back
+    ///   first.
     /// - More than reserved: the rest is charged now, although it may not fit. The policy is in
     ///   debt then: later requests wait until the debt is paid. A policy spends at most eight times
     ///   its burst in all, so that one wrong commit does not lock a key for ever.

@@ -26,7 +26,7 @@ pub(crate) mod shape;
 
 pub use algorithm::Algorithm;
 #[cfg(feature = "calendar")]
-pub use calendar::{CalendarUnit, TimeZone};
+pub use calendar::{Anchor, CalendarUnit, TimeZone};
 pub use concurrency::{Concurrency, OnLoss};
 pub use cost::{Ceiling, Cost, Costs};
 pub use customer::Customer;

@@ -411,7 +411,11 @@ impl Store for RedisStore {
         );
         StoreFuture::pending(async move {
             let (check, charge) = (kept.check(), kept.check().charge());
-            let script = check.policies.shape().reserve(charge.is_capped());
+            let shape = check.policies.shape();
+            let script = match charge.cascade() {
+                Some(_) => shape.cascade(),
+                None => shape.reserve(charge.is_capped()),
+            };
             let reply = inner.backend.run_held(check, &id, script, life_us).await?;
             protocol::reserved(check.policies, charge, &reply)
         })

@@ -27,8 +27,8 @@ pub use crate::{
 };
 pub(crate) use check::answer_by;
 pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
-pub(crate) use check::{Keeps, Kept, KeptAnswer, SharedCopy};
-pub use key_value::{KeyValue, KeyValueStore, Snapshot, Write};
+pub(crate) use check::{Keeps, Kept, Settles, SharedCopy};
+pub use key_value::{Change, KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
@@ -147,6 +147,9 @@ pub(crate) use spending::{FADES_IN, TOLD_EVERY, WeakSpending};
 ///     twice. A token bucket may return less, and returns what was spent last in full.
 /// 21. **Priority.** Checks of a [priority](crate::Priority) leave the units above its share to
 ///     checks of a higher one.
+///
+/// 23. **Cascade.** [Cascading](crate::Costs::cascading) costs take what each policy has left, in
+///     their order, and are denied exactly when all together have less. 3, 5 and 14 hold for them.
 ///
 /// # Permits
 ///
@@ -269,9 +272,9 @@ pub trait Store: Send + Sync + 'static {
     /// Returns whether processes take units of a [leased](crate::Policy::leased) policy in advance.
     /// `false` by default.
     ///
-    /// Any other store decides each check of a leased policy itself, and a
-    /// [`Limiter`](crate::Limiter) with such a policy logs a warning when it is built. A store [in
-    /// process](Self::is_in_process) has no trip to save, and gets no warning.
+    /// On any other store no [`Limiter`](crate::Limiter) of such a policy is built: see
+    /// [`try_build`](crate::LimiterBuilder::try_build). A store [in
+    /// process](Self::is_in_process) has no trip to save, and decides each check itself.
     fn leases(&self) -> bool {
         self.inner().is_some_and(Store::leases)
     }

@@ -105,6 +105,11 @@ pub(crate) const ALL: &[Row] = rows! {
     "D4" "PostgreSQL: an administrator ends all connections" postgres::ended;
     "D5" "PostgreSQL: serialization failures" postgres::timeouts;
     "D6" "PostgreSQL: a wrong password, a missing table, a standby …" postgres::refused;
+    "D7" "PostgreSQL: statement_timeout, in a pool of the application" postgres::cancelled;
+    "D8" "PostgreSQL: sessions that rest are ended" postgres::idle;
+    "D9" "PostgreSQL: all connections of a shared pool are in use" postgres::full;
+    "D10" "PostgreSQL: max_connections is reached" postgres::crowded;
+    "D11" "PostgreSQL: no fault, an hour of changes" postgres::hour;
 };
 
 /// Load for longer than the rows take together.

@@ -1,7 +1,7 @@
 //! Assembles the Lua scripts from the files in `scripts/`.
 //!
 //! A script is a frame (`check.lua`, `look.lua`, `batch.lua`, `mixed.lua`, `refund.lua`,
-//! `reserve.lua`, `commit.lua`, `lease.lua`) filled with the sections of each policy's algorithm.
+//! `reserve.lua`, `cascade.lua`, `commit.lua`, `lease.lua`) filled with the sections of each policy's algorithm.
 //! So the script for one policy and the script for a set consist of the same source lines.
 //! Parameters are never part of the text, so all sets of the same algorithms run the same scripts:
 //! those of their [`Shape`].
@@ -29,6 +29,7 @@ const BATCH: &str = source!("batch");
 const MIXED: &str = source!("mixed");
 const REFUND: &str = source!("refund");
 const RESERVE: &str = source!("reserve");
+const CASCADE: &str = source!("cascade");
 const COMMIT: &str = source!("commit");
 const LEASE: &str = source!("lease");
 const ENTRIES: &str = source!("entries");
@@ -74,6 +75,12 @@ impl Shape {
         self.assembled(Purpose::Reserve, is_capped)
     }
 
+    /// Returns the script that reserves units of policies that are spent one after the other. Only
+    /// windows with one counter have one.
+    pub fn cascade(&self) -> &Script {
+        self.assembled(Purpose::Cascade, false)
+    }
+
     /// Returns the script that settles a reservation.
     pub fn commit(&self) -> &Script {
         self.assembled(Purpose::Commit, false)
@@ -115,6 +122,7 @@ impl Script {
             Purpose::Mixed => (MIXED, "at + "),
             Purpose::Refund => (REFUND, ""),
             Purpose::Reserve => (RESERVE, "1 + "),
+            Purpose::Cascade => (CASCADE, "1 + "),
             Purpose::Commit => (COMMIT, "1 + "),
             Purpose::Lease => (LEASE, "at + "),
         };

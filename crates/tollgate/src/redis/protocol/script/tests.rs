@@ -29,6 +29,11 @@ fn leasable() -> impl Iterator<Item = Algorithm> {
         .filter(|algorithm| algorithm.is_leasable())
 }
 
+/// Returns whether costs cascade over windows of this algorithm.
+fn is_counter(algorithm: &Algorithm) -> bool {
+    ["fixed_window", "calendar_window", "window_from_first_hit"].contains(&algorithm.name())
+}
+
 /// Lists every algorithm, calendar windows included.
 fn algorithms() -> Vec<Algorithm> {
     // One that a feature adds is behind the others.
@@ -55,6 +60,12 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
     let decide = algorithms()
         .into_iter()
         .flat_map(move |algorithm| of(algorithm, &FRAMES, "", Form::Plain));
+    let cascade = algorithms()
+        .into_iter()
+        .filter(is_counter)
+        .flat_map(move |algorithm| {
+            of(algorithm, &[("cascade", Purpose::Cascade)], "", Form::Plain)
+        });
     let capped = algorithms()
         .into_iter()
         .flat_map(move |algorithm| of(algorithm, &FRAMES[..6], ".capped", Form::Capped));
@@ -73,7 +84,11 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ("spending", SPENDING),
     ];
     let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(text.to_owned())));
-    decide.chain(leased).chain(capped).chain(others)
+    decide
+        .chain(leased)
+        .chain(capped)
+        .chain(cascade)
+        .chain(others)
 }
 
 /// Returns where the folder shows a script: complete scripts, and what one copies to use without
