@@ -12,9 +12,6 @@ use crate::{
     load::{Answer, Decide},
 };
 
-/// The connections of a peer. More made them slower on two cores.
-const CONNECTIONS: usize = 16;
-
 /// Decides in a transaction that locks the row of the key, as Bucket4j does.
 pub(crate) struct SelectForUpdate {
     pool: Pool,
@@ -25,10 +22,10 @@ pub(crate) struct SelectForUpdate {
 const BURST: i64 = 1_000_000_000;
 
 impl SelectForUpdate {
-    pub(crate) async fn new(url: &str, keys: usize) -> Self {
+    pub(crate) async fn new(url: &str, connections: usize, keys: usize) -> Self {
         let manager = Manager::new(url.parse().expect("a URL"), NoTls);
         let pool = Pool::builder(manager)
-            .max_size(CONNECTIONS)
+            .max_size(connections)
             .runtime(Runtime::Tokio1)
             .build()
             .expect("a pool");
@@ -85,9 +82,9 @@ pub(crate) struct TowerRateLimiterPostgres {
 }
 
 impl TowerRateLimiterPostgres {
-    pub(crate) async fn new(url: &str, keys: usize) -> Self {
+    pub(crate) async fn new(url: &str, connections: usize, keys: usize) -> Self {
         let pool: PgPool = PgPoolOptions::new()
-            .max_connections(CONNECTIONS as u32)
+            .max_connections(connections as u32)
             .connect(url)
             .await
             .expect("the server is up");
