@@ -3,18 +3,21 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod, Runtime, Timeouts,
+    ConfigConnectImpl, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod,
+    Runtime, Timeouts,
 };
 use tokio_postgres::{
-    NoTls,
+    NoTls, Socket,
     config::{Config, SslMode, TargetSessionAttrs},
+    tls::{MakeTlsConnect, TlsConnect},
 };
 use tollgate::{
     Error, ErrorKind, Store,
+    credentials::Provider,
     store::{Clock, Scheme, StoreFuture},
 };
 
-use crate::{Durability, PostgresStore, database::Database, table::Table};
+use crate::{Durability, PostgresStore, database::Database, sign_in::SignIn, table::Table};
 
 /// Builds a [`PostgresStore`].
 ///
@@ -35,6 +38,7 @@ pub struct PostgresStoreBuilder {
     connect_timeout: Duration,
     deny_cache_cap: Duration,
     clock: Option<Clock>,
+    provider: Option<Provider>,
 }
 
 #[derive(Clone)]
@@ -125,6 +129,7 @@ impl PostgresStoreBuilder {
             connect_timeout: CONNECT_TIMEOUT,
             deny_cache_cap: DENY_CACHE_CAP,
             clock: None,
+            provider: None,
         }
     }
 
@@ -167,6 +172,23 @@ impl PostgresStoreBuilder {
         self
     }
 
+    /// Sets what is asked for user and password, where they [change](tollgate::credentials). The URL
+    /// may name the user. PostgreSQL asks for a password when a connection begins, so those that
+    /// are up remain.
+    ///
+    /// ```
+    /// use tollgate::credentials::{Credentials, Provider};
+    /// use tollgate_postgres::PostgresStore;
+    ///
+    /// let provider = Provider::new(|| async { Ok(Credentials::new("of this minute")) });
+    /// let store = PostgresStore::builder("postgres://app@127.0.0.1/shop").credentials(provider).build();
+    /// assert!(store.is_ok());
+    /// ```
+    pub fn credentials(mut self, provider: Provider) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
     /// Sets a clock of the process, which decides instead of the server's, for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
@@ -190,9 +212,16 @@ impl PostgresStoreBuilder {
     /// # Errors
     ///
     /// [`ErrorKind::Config`] when the URL is not valid, has an option that is not known, or needs a
-    /// feature that is not enabled; and when the name of the table is not valid.
+    /// feature that is not enabled; when the name of the table is not valid; and when
+    /// [`credentials`](Self::credentials) are set, and the URL has a password or the connections are
+    /// those of a pool.
     pub fn build(mut self) -> Result<PostgresStore, Error> {
         let pool = match self.source.clone() {
+            Source::Pool(_) if self.provider.is_some() => {
+                return Err(config(
+                    "credentials need a URL: a pool signs in by its own settings",
+                ));
+            }
             Source::Pool(pool) => pool,
             Source::Url(url) => {
                 let url = self.take_options(&url)?;
@@ -200,7 +229,13 @@ impl PostgresStoreBuilder {
             }
         };
         let lanes = self.connections.unwrap_or(CONNECTIONS);
-        let database = Database::new(pool, Table::new(&self.table)?, self.creates, self.clock);
+        let database = Database::new(
+            pool,
+            Table::new(&self.table)?,
+            self.creates,
+            self.clock,
+            self.provider,
+        );
         Ok(PostgresStore::new(database, lanes, self.deny_cache_cap))
     }
 
@@ -245,6 +280,11 @@ impl PostgresStoreBuilder {
                 "the postgres URL is not valid: expected postgres://[user[:password]@]host[:port][,host…][/database][?options]",
             )
         })?;
+        if self.provider.is_some() && config.get_password().is_some() {
+            return Err(self::config(
+                "credentials are set, and the postgres URL has a password as well",
+            ));
+        }
         let connect_timeout = config
             .get_connect_timeout()
             .copied()
@@ -273,12 +313,43 @@ impl PostgresStoreBuilder {
                     .map_err(HookError::Backend)
             })
         });
-        Pool::builder(manager(config)?)
+        Pool::builder(self.manager(config)?)
             .config(settings)
             .runtime(Runtime::Tokio1)
             .post_create(begin)
             .build()
             .map_err(|_| config_error())
+    }
+
+    fn manager(&self, config: Config) -> Result<Manager, Error> {
+        match config.get_ssl_mode() {
+            SslMode::Disable => Ok(self.manager_over(config, NoTls)),
+            #[cfg(feature = "tls")]
+            _ => Ok(self.manager_over(config, crate::tls::connector()?)),
+            #[cfg(not(feature = "tls"))]
+            SslMode::Require => Err(self::config(
+                "sslmode=require needs the feature `tls` of the crate tollgate-postgres",
+            )),
+            #[cfg(not(feature = "tls"))]
+            _ => Ok(self.manager_over(config, NoTls)),
+        }
+    }
+
+    fn manager_over<T>(&self, config: Config, tls: T) -> Manager
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + Sync,
+        T::TlsConnect: Send + Sync,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let connect = SignIn {
+            connect: Box::new(ConfigConnectImpl { tls }),
+            provider: self.provider.clone(),
+        };
+        let recycling = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
+        Manager::from_connect(config, connect, recycling)
     }
 }
 
@@ -301,27 +372,6 @@ pub fn register() {
             })
         },
     });
-}
-
-fn manager(config: Config) -> Result<Manager, Error> {
-    let recycling = ManagerConfig {
-        recycling_method: RecyclingMethod::Fast,
-    };
-    match config.get_ssl_mode() {
-        SslMode::Disable => Ok(Manager::from_config(config, NoTls, recycling)),
-        #[cfg(feature = "tls")]
-        _ => Ok(Manager::from_config(
-            config,
-            crate::tls::connector()?,
-            recycling,
-        )),
-        #[cfg(not(feature = "tls"))]
-        SslMode::Require => Err(self::config(
-            "sslmode=require needs the feature `tls` of the crate tollgate-postgres",
-        )),
-        #[cfg(not(feature = "tls"))]
-        _ => Ok(Manager::from_config(config, NoTls, recycling)),
-    }
 }
 
 fn config(message: &'static str) -> Error {

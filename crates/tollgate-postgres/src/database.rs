@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 use tokio_postgres::types::ToSql;
 use tollgate::{
     Error, ErrorKind,
+    credentials::Provider,
     store::{Clock, KeyValue, Snapshot, Write},
 };
 
@@ -30,6 +31,8 @@ struct Inner {
     creates: Option<Durability>,
     /// The clock that decides instead of the server's.
     clock: Option<Clock>,
+    /// Is asked for user and password, where they change.
+    provider: Option<Provider>,
     /// The table was found, and has the right version.
     checked: OnceCell<()>,
     /// The minute in which expired rows were removed last.
@@ -54,12 +57,14 @@ impl Database {
         table: Table,
         creates: Option<Durability>,
         clock: Option<Clock>,
+        provider: Option<Provider>,
     ) -> Self {
         Self(Arc::new(Inner {
             pool,
             table,
             creates,
             clock,
+            provider,
             checked: OnceCell::new(),
             swept: AtomicI64::new(0),
         }))
@@ -71,7 +76,7 @@ impl Database {
 
     /// Takes a connection, once the table was found.
     async fn connection(&self) -> Result<Connection, Error> {
-        let mut connection = Connection::of(&self.0.pool).await?;
+        let mut connection = self.take().await?;
         if !self.0.checked.initialized() {
             let create = async || match self.look(&mut connection).await {
                 Err(error) if is_missing(&error) => match self.0.creates {
@@ -83,6 +88,18 @@ impl Database {
             self.0.checked.get_or_try_init(create).await?;
         }
         Ok(connection)
+    }
+
+    /// Takes a connection. Where the server refuses the user because a provider failed, its failure
+    /// is the error.
+    async fn take(&self) -> Result<Connection, Error> {
+        let failure = |error: &Error| match &self.0.provider {
+            Some(provider) if error.kind() == ErrorKind::Authentication => provider.failure(),
+            _ => None,
+        };
+        Connection::of(&self.0.pool)
+            .await
+            .map_err(|error| failure(&error).unwrap_or(error))
     }
 
     /// Looks whether the table is there, and of the right version, and whether it can be written.
@@ -101,7 +118,7 @@ impl Database {
 
     /// Creates the table if there is none.
     pub(crate) async fn create(&self, durability: Durability) -> Result<(), Error> {
-        let mut connection = Connection::of(&self.0.pool).await?;
+        let mut connection = self.take().await?;
         self.create_on(&mut connection, durability).await
     }
 

@@ -27,6 +27,7 @@
 mod builder;
 mod database;
 mod error;
+mod sign_in;
 mod store;
 mod table;
 #[cfg(feature = "tls")]

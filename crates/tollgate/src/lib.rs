@@ -136,6 +136,7 @@
 //! The gauges of a store are set once a second, from the first check on.
 
 mod clock;
+pub mod credentials;
 mod error;
 pub mod guide;
 pub mod limiter;
@@ -182,7 +183,7 @@ pub use error::{Error, ErrorKind};
 #[doc(inline)]
 pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
 pub use model::{
-    Algorithm, Cost, Costs, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
+    Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
     PolicySet, Priority, Quota,
 };
 #[cfg(feature = "calendar")]

@@ -17,6 +17,7 @@ mod clock;
 mod cost;
 mod damage;
 mod expiry;
+mod fair_shares;
 mod looks;
 mod priorities;
 mod refunds;

@@ -12,6 +12,7 @@ mod deferred_jobs;
 mod enforcement;
 mod events;
 mod export_permits;
+mod fair_shares;
 mod grpc;
 mod http;
 mod leases;

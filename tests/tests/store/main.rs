@@ -16,6 +16,7 @@ mod distance;
 mod diversity;
 mod endless_replies;
 mod events;
+mod fair_shares;
 mod faults;
 mod forgetful_server;
 mod key_values;

@@ -16,7 +16,10 @@ use tollgate_test_support::{
 };
 use tollgate_tests::{PostgresServer, Proxy, wait};
 
-use crate::suite::decisions::{agree, each_algorithm, in_order, ranks_agree};
+use crate::suite::{
+    decisions::{agree, each_algorithm, in_order, ranks_agree},
+    fair_shares,
+};
 
 /// Returns a builder of a store on this table of the server of the program.
 fn builder(table: &str) -> PostgresStoreBuilder {
@@ -623,4 +626,29 @@ async fn replicas_count_themselves_and_limits_are_shown_and_enforced_as_operator
         rows.len() == 1 && rows[0].get::<_, String>(0).lines().count() == 1
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_customer_that_is_heavy_in_another_process_is_heavy_here() {
+    let table = new_table();
+    let store = builder(&table).connect().await.expect("a store");
+    let client = client(&POSTGRES).await;
+    let key = format!("{{replicas}}:{}", fair_shares::name());
+    let read = format!(
+        "SELECT convert_from(value, 'UTF8') FROM {table} WHERE key = convert_to('{key}', 'UTF8')"
+    );
+    let told = async || {
+        let row = client.query_opt(&read, &[]).await.expect("an answer");
+        row.map(|row| row.get(0)).unwrap_or_default()
+    };
+    let tell = async |entry: &str| {
+        let line = format!(
+            "convert_to((1000 * extract(epoch from now()))::bigint || E'\\tother\\t {entry}\\n', 'UTF8')"
+        );
+        let add = format!(
+            "UPDATE {table} SET value = value || {line} WHERE key = convert_to('{key}', 'UTF8')"
+        );
+        client.batch_execute(&add).await.expect("a line");
+    };
+    fair_shares::a_heavy_customer_of_others_is_heavy_here(store, told, tell).await;
 }

@@ -7,8 +7,9 @@ use std::{convert::Infallible, fmt::Debug, io::Write, time::Duration};
 use http::{Request, Response};
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Cost, Error, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    Cost, Error, ErrorKind, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
     RedisStore, Store,
+    credentials::{Credentials, Provider},
     store::{Check, Clock},
 };
 use tollgate_test_support::PATIENCE;
@@ -274,6 +275,32 @@ async fn everything(output: &Output) {
             Err(error) => output.error(&error),
         }
     }
+
+    // Credentials that change: right ones, wrong ones, and none.
+    let answers = [
+        Ok(Credentials::new(PASSWORD)),
+        Ok(Credentials::new(wrong.as_str()).with_user(wrong.as_str())),
+        Err(Error::new(ErrorKind::Unavailable, "the vault is away")),
+    ];
+    for answer in answers {
+        output.debug(&answer);
+        let provider = Provider::new(move || {
+            let answer = answer.clone().map(|it| it.renew_after(Duration::ZERO));
+            async { answer }
+        });
+        let builder = RedisStore::builder(format!("redis://{addr}/")).credentials(provider.clone());
+        let store = builder.connect_timeout(PATIENCE).build().expect("a store");
+        use_up(output, &limiter(&store, Outage::default()), &key).await;
+        output.debug(&provider);
+        output.debug(&store);
+        if let Some(error) = provider.failure() {
+            output.error(&error);
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("password");
+    std::fs::write(&path, [PASSWORD; 3].join("\n")).expect("the folder is ours");
+    output.error(&Provider::file(path).expect_err("it has three lines"));
 
     // In process, under the key itself.
     let store = MemoryStore::builder().clock(Clock::manual(0)).build();

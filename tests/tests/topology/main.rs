@@ -5,6 +5,7 @@ mod cluster_killed;
 mod cluster_moves;
 mod cluster_stalled;
 mod cluster_tls;
+mod credentials;
 mod leases;
 mod moving_scripts;
 mod open_slots;

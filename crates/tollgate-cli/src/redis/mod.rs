@@ -1,6 +1,6 @@
 //! Reads the states of limits in Redis, and resets them.
 //!
-//! `scripts/README.md` has the layouts of keys and values.
+//! `scripts/README.md` has the layout of keys, and the headers of `scripts/*.lua` those of values.
 
 mod ahead;
 mod entry;

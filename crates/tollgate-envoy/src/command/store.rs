@@ -3,7 +3,9 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
-use tollgate::{Error, MemoryStore, Outage, RedisStore, Store, redis::RedisSource};
+use tollgate::{
+    Error, MemoryStore, Outage, RedisStore, Store, credentials::Provider, redis::RedisSource,
+};
 use tollgate_envoy::{Component, Health};
 
 use super::{
@@ -45,12 +47,19 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
         ));
     }
     let unusable = |error: Error| Failure::new(format_args!("the store cannot be used: {error}"));
-    let in_memory = |store| {
-        Ok(OpenStore {
+    let provider = match settings.credentials_file.as_os_str().is_empty() {
+        true => None,
+        false => Some(Provider::file(&settings.credentials_file).map_err(unusable)?),
+    };
+    let in_memory = |store| match provider {
+        Some(_) => Err(Failure::new(
+            "--credentials-file needs a store at a server, got the memory of this process",
+        )),
+        None => Ok(OpenStore {
             store,
             server: Server::Memory,
             needs_connection: false,
-        })
+        }),
     };
     let chosen = match (&settings.store, &settings.redis_url) {
         (Some(url), _) if url.starts_with("memory:") => {
@@ -58,7 +67,11 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
         }
         #[cfg(feature = "postgres")]
         (Some(url), _) if url.starts_with("postgres") => {
-            let store = tollgate_postgres::PostgresStore::open(url).map_err(unusable)?;
+            let mut builder = tollgate_postgres::PostgresStore::builder(url);
+            if let Some(provider) = provider {
+                builder = builder.credentials(provider);
+            }
+            let store = builder.build().map_err(unusable)?;
             return Ok(OpenStore {
                 store: Arc::new(store.clone()),
                 server: Server::Postgres(store),
@@ -75,6 +88,9 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     let mut builder = RedisStore::builder(chosen.source);
     if let Some(url) = chosen.server_url {
         builder = builder.server_url(url);
+    }
+    if let Some(provider) = provider {
+        builder = builder.credentials(provider);
     }
     if !settings.cache_key_prefix.is_empty() {
         builder = builder.prefix(settings.cache_key_prefix.clone());

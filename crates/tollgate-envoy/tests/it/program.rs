@@ -272,6 +272,51 @@ async fn units_of_a_lease_are_returned_at_the_end() {
     assert!((9_650..=9_705).contains(&remaining), "{remaining}");
 }
 
+/// Sets the password of the user `limits`, at the server and in the file.
+fn set_password(redis: &RedisServer, file: &Path, password: &str) {
+    let secret = format!(">{password}");
+    let rights = ["on", "resetpass", &secret, "~*", "&*", "+@all"];
+    let reply = redis.command(&[&["ACL", "SETUSER", "limits"][..], &rights].concat());
+    assert!(!reply.is_error(), "{}", reply.text());
+    let next = file.with_extension("next");
+    fs::write(&next, format!("limits\n{password}\n")).unwrap();
+    fs::rename(next, file).unwrap();
+}
+
+#[tokio::test]
+async fn the_password_in_a_file_may_change() {
+    if no_server() {
+        return;
+    }
+    let (files, redis) = (Files::new(), RedisServer::start());
+    let file = files.0.path().join("password");
+    set_password(&redis, &file, "first");
+    let mut command = command();
+    command
+        .env("TOLLGATE_CREDENTIALS_FILE", &file)
+        .env("TOLLGATE_DEADLINE", "10s")
+        .env("TOLLGATE_ON_OUTAGE", "fail")
+        .arg("--rules")
+        .arg(files.write("rules.yaml", &RULES.replace(": 2}", ": 20}")))
+        .arg(format!("--store={}", redis.url()));
+    let process = start(command);
+    until_healthy(&process).await;
+    let channel = channel(&process).await;
+    for (password, left) in [("first", 19), ("second", 18), ("third", 17)] {
+        set_password(&redis, &file, password);
+        redis.command(&["CLIENT", "KILL", "USER", "limits"]);
+        assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, left));
+        assert!(
+            redis
+                .command(&["CLIENT", "LIST"])
+                .text()
+                .contains(" user=limits ")
+        );
+    }
+    let output = process.output();
+    assert!(!output.contains("second"), "{output}");
+}
+
 #[tokio::test]
 async fn two_instances_share_their_counts_in_postgres() {
     let files = Files::new();
@@ -430,6 +475,7 @@ fn wrong_settings_end_the_program_with_the_reason() {
         "domain: shop\ndescriptors:\n- {key: a, rate_limit: {unit: minuet}}\n",
     );
     let settings = files.write("settings.toml", "grpc_prot = 1\n");
+    let password = files.write("password", "secret\n");
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     for (arguments, expected) in [
         (vec![flag("rules", &wrong)], "wrong.yaml:3:"),
@@ -466,6 +512,26 @@ fn wrong_settings_end_the_program_with_the_reason() {
                 "--limit-response-headers-enabled".to_owned(),
             ],
             "header",
+        ),
+        (
+            vec![
+                flag("rules", &rules),
+                flag("credentials-file", Path::new("/nowhere")),
+            ],
+            "the file of credentials /nowhere cannot be read: entity not found",
+        ),
+        (
+            vec![flag("rules", &rules), flag("credentials-file", &password)],
+            "--credentials-file needs a store at a server",
+        ),
+        (
+            vec![
+                flag("rules", &rules),
+                flag("credentials-file", &password),
+                "--redis-url=h:1".to_owned(),
+                "--redis-auth=secret".to_owned(),
+            ],
+            "the redis URL has a password as well",
         ),
         (
             vec![flag("rules", &rules), "--drain-timeout=soon".to_owned()],

@@ -354,7 +354,8 @@ impl<'a> CheckBuilder<'a> {
             let (limiter, key, tag) = (limiter.clone(), key.into_owned(), tag.into());
             return StoreFuture::pending(wait::check_or_wait(limiter, key, costs, tag, max_wait));
         }
-        match costs.ranked(&limiter.policies) {
+        let charge = costs.charge(&limiter.policies);
+        match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
             Ok(charge) => limiter
                 .inner
                 .check(&limiter.policies, &key, charge.borrow(), tag),
@@ -436,7 +437,8 @@ impl IntoFuture for PeekBuilder<'_> {
             key,
             costs,
         } = self;
-        match costs.ranked(&limiter.policies) {
+        let charge = costs.charge(&limiter.policies);
+        match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
             Ok(charge) => limiter.inner.look(&limiter.policies, &key, charge.borrow()),
             Err(error) => StoreFuture::ready(Err(error)),
         }

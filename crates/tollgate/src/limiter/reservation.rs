@@ -229,7 +229,7 @@ impl ReserveBuilder {
             charge = Charge::each(each.map(|(policy, cost)| cost.min(most(policy))));
         }
         policies.admits(charge.borrow())?;
-        let charge = priority.rank(policies, charge)?;
+        let charge = self.limiter.rank(&self.key, &self.estimate, charge)?;
         policies.reaches(&self.key)?;
         Ok(match self.max_wait {
             Some(max_wait) => wait::queueing(policies, &charge, max_wait),
@@ -302,10 +302,11 @@ impl LimiterInner {
                     check.key,
                     Some(outcome.as_ref()),
                 );
-                outcome
+                outcome.inspect(|decision| self.count_share(check.charge(), decision))
             }
             Ok(decision) => {
                 self.fallback.decided(&decision, check);
+                self.count_share(check.charge(), &decision);
                 Ok(decision)
             }
             Err(error) => self.fallback.reserve(check, id, time_to_live, error),

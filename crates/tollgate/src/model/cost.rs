@@ -3,7 +3,9 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use crate::model::quota::MAX_EXACT;
-use crate::{Algorithm, Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
+use crate::{
+    Algorithm, Customer, Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES,
+};
 
 /// The number of units that one request spends from every policy. [`Costs`] names a cost for each
 /// policy.
@@ -84,13 +86,16 @@ impl fmt::Debug for Cost {
 pub(crate) type EachCost = Arc<Each>;
 
 /// What few requests have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Each {
     costs: [Cost; MAX_POLICIES],
     ceilings: Option<[Ceiling; MAX_POLICIES]>,
     /// The policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.
     cascade: Option<Cascade>,
+    /// Who spends from each policy under [fair shares](crate::LimiterBuilder::fair_shares). 0 for
+    /// nobody.
+    spenders: [u64; MAX_POLICIES],
 }
 
 /// Says how a cost is divided over policies that are spent one after the other.
@@ -131,6 +136,17 @@ impl Cascade {
     }
 }
 
+impl PartialEq for Each {
+    /// Compares what the store is asked. It does not know who spends.
+    fn eq(&self, other: &Self) -> bool {
+        self.costs == other.costs
+            && self.ceilings == other.ceilings
+            && self.cascade == other.cascade
+    }
+}
+
+impl Eq for Each {}
+
 /// The units that a request spends from each policy of a set, and the ceiling for each.
 ///
 /// Nearly every request has one cost for all policies, and no ceilings. Such a charge needs no
@@ -165,6 +181,7 @@ impl Charge {
                     costs: each,
                     ceilings: None,
                     cascade: None,
+                    spenders: [0; MAX_POLICIES],
                 })
             }),
         }
@@ -178,6 +195,7 @@ impl Charge {
                 costs: [cost; MAX_POLICIES],
                 ceilings: None,
                 cascade: Some(cascade),
+                spenders: [0; MAX_POLICIES],
             })),
         }
     }
@@ -188,18 +206,24 @@ impl Charge {
         each.iter_mut()
             .zip(ceilings)
             .for_each(|(place, ceiling)| *place = ceiling);
-        let costs = self
-            .each
-            .as_ref()
-            .map_or([self.cost; MAX_POLICIES], |each| each.costs);
+        let of_each = self.each.as_deref();
         Self {
             cost: self.cost,
             each: Some(Arc::new(Each {
-                costs,
+                costs: of_each.map_or([self.cost; MAX_POLICIES], |each| each.costs),
                 ceilings: Some(each),
                 cascade: None,
+                spenders: of_each.map_or([0; MAX_POLICIES], |each| each.spenders),
             })),
         }
+    }
+
+    /// Returns the same charge, which is under ceilings, with who spends from each policy.
+    pub(crate) fn spent_by(mut self, spenders: [u64; MAX_POLICIES]) -> Self {
+        if let Some(each) = &mut self.each {
+            Arc::make_mut(each).spenders = spenders;
+        }
+        self
     }
 
     /// Returns the same charge under the ceilings of another charge on the same policies, if that
@@ -284,6 +308,7 @@ impl<'a> ChargeRef<'a> {
                 costs,
                 ceilings: None,
                 cascade: Some(cascade),
+                spenders: [0; MAX_POLICIES],
             })),
         }
     }
@@ -313,6 +338,12 @@ impl<'a> ChargeRef<'a> {
         let spent = self.settled_at(Cost::new(spent), count);
         let each = self.iter(count).zip(spent.borrow().iter(count));
         Charge::each(each.map(|(held, spent)| Cost::new(held.units() - spent.units())))
+    }
+
+    /// Returns who spends from each policy under fair shares, and 0 for nobody. `None` for most
+    /// checks.
+    pub(crate) fn spenders(self) -> Option<[u64; MAX_POLICIES]> {
+        self.each.map(|each| each.spenders)
     }
 
     /// Returns the cost for each of `count` policies.
@@ -399,6 +430,7 @@ pub struct Costs {
     named: SmallVec<[(Cow<'static, str>, Cost); 4]>,
     priority: Priority,
     cascade: Option<Cascade>,
+    customer: Option<Customer>,
 }
 
 impl Costs {
@@ -411,6 +443,7 @@ impl Costs {
             named: SmallVec::new(),
             priority: Priority::CRITICAL,
             cascade: None,
+            customer: None,
         }
     }
 
@@ -531,22 +564,33 @@ impl Costs {
         self.priority
     }
 
+    /// Sets who asks, for a limiter with [fair shares](crate::LimiterBuilder::fair_shares). Others
+    /// ignore it, and so do a refund and a commit.
+    ///
+    /// A check with a customer has no priority of its own.
+    #[must_use]
+    pub fn with_customer(mut self, customer: impl Into<Option<Customer>>) -> Self {
+        self.customer = customer.into();
+        self
+    }
+
+    /// Returns who asks, if that is known.
+    #[must_use]
+    pub fn customer(&self) -> Option<Customer> {
+        self.customer
+    }
+
     /// Returns the cost of a critical check that asks the same of all policies.
     #[inline]
     pub(crate) fn only(&self) -> Option<Cost> {
-        self.others
-            .filter(|_| self.named.is_empty() && self.priority == Priority::CRITICAL)
-            .filter(|_| self.cascade.is_none())
+        let is_ranked = self.priority != Priority::CRITICAL || self.customer.is_some();
+        self.total()
+            .filter(|_| !is_ranked && self.cascade.is_none())
     }
 
     /// Returns the one cost that stands for all policies.
     pub(crate) fn total(&self) -> Option<Cost> {
         self.others.filter(|_| self.named.is_empty())
-    }
-
-    /// Returns the cost for each policy of a set, under the share of the priority.
-    pub(crate) fn ranked(&self, policies: &PolicySet) -> Result<Charge, Error> {
-        self.priority.rank(policies, self.charge(policies)?)
     }
 
     /// Returns what a reservation charges on a set: the cost for each policy, or one that a store
@@ -559,6 +603,11 @@ impl Costs {
             return Err(Error::config(format!(
                 "costs that cascade have no priority, got {:?}",
                 self.priority
+            )));
+        }
+        if let Some(customer) = self.customer {
+            return Err(Error::config(format!(
+                "costs that cascade have no customer, got {customer:?}"
             )));
         }
         let has_counter = |policy: &&Policy| match policy.algorithm() {
@@ -638,6 +687,7 @@ impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
             named: SmallVec::new(),
             priority: Priority::CRITICAL,
             cascade: None,
+            customer: None,
         };
         costs
             .into_iter()
@@ -657,6 +707,9 @@ impl fmt::Debug for Costs {
         }
         if let Some(cascade) = self.cascade {
             map.entry(&"cascade", &cascade);
+        }
+        if let Some(customer) = &self.customer {
+            map.entry(&"customer", customer);
         }
         map.finish()
     }

@@ -14,7 +14,7 @@ use super::{
     source::{RedisSource, SourceKind},
     url_options::unreadable,
 };
-use crate::{Error, clock::Clock};
+use crate::{Error, clock::Clock, credentials::Provider};
 
 /// Builds a [`RedisStore`].
 ///
@@ -34,6 +34,7 @@ pub struct RedisStoreBuilder {
     connect_timeout: Duration,
     deny_cache_cap: Duration,
     tls: Certificates,
+    provider: Option<Provider>,
 }
 
 impl RedisStore {
@@ -93,6 +94,7 @@ impl RedisStoreBuilder {
             connect_timeout: CONNECT_TIMEOUT,
             deny_cache_cap: deny_cache::DEFAULT_CAP,
             tls: Certificates::default(),
+            provider: None,
         }
     }
 
@@ -110,6 +112,23 @@ impl RedisStoreBuilder {
     /// host and the port of this URL are ignored.
     pub fn server_url(mut self, url: impl Into<String>) -> Self {
         self.server_url = Some(url.into());
+        self
+    }
+
+    /// Sets what is asked for user and password, where they [change](crate::credentials).
+    ///
+    /// They are for the servers, also for those that Sentinels or a cluster name. A connection that
+    /// is up is signed in again with new ones before the old ones end. The URL may name the user.
+    ///
+    /// ```
+    /// use tollgate::{RedisStore, credentials::{Credentials, Provider}};
+    ///
+    /// let provider = Provider::new(|| async { Ok(Credentials::new("of this minute")) });
+    /// let store = RedisStore::builder("redis://limits:hunter2@host").credentials(provider).build();
+    /// assert_eq!(store.unwrap_err().to_string(), "credentials are set, and the redis URL has a password as well");
+    /// ```
+    pub fn credentials(mut self, provider: Provider) -> Self {
+        self.provider = Some(provider);
         self
     }
 
@@ -195,6 +214,8 @@ impl RedisStoreBuilder {
     /// - the prefix is empty, longer than 64 bytes, or contains a brace, a space or a control
     ///   character;
     /// - certificates are not valid PEM, or are set without a `rediss://` URL;
+    /// - [`credentials`](Self::credentials) are set, and a URL or a client has a password, or the
+    ///   source is a pool;
     /// - no Sentinel, or no server of a cluster, is named; URLs of a cluster name a database or a
     ///   socket, or differ in more than host and port.
     pub fn build(self) -> Result<RedisStore, Error> {
@@ -220,12 +241,22 @@ impl RedisStoreBuilder {
                 "certificates need a rediss:// URL: a client or a pool has its own certificates",
             ));
         }
+        if self.provider.is_some() && matches!(kind, SourceKind::Pool(_)) {
+            return Err(Error::config(
+                "credentials need a URL or a client: a pool signs in by its own settings",
+            ));
+        }
         let config = StoreConfig::new(prefix.clone(), self.clock.clone(), deny_cache_cap);
         let source = match kind {
             SourceKind::Url(url) => {
-                ConnectionSource::Client(self.dialer(settings(&url)?, true)?.into())
+                let dialer = self.dialer(self.without_password(settings(&url)?)?, true)?;
+                ConnectionSource::Client(dialer.with_provider(self.provider.as_ref()).into())
             }
-            SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client).into()),
+            SourceKind::Client(client) => {
+                self.without_password(client.get_connection_info().clone())?;
+                let dialer = Dialer::new(*client).with_provider(self.provider.as_ref());
+                ConnectionSource::Client(dialer.into())
+            }
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
             SourceKind::Sentinels {
                 urls,
@@ -294,10 +325,22 @@ impl RedisStoreBuilder {
 
     /// Returns the settings for servers that are named later, after a check that they are valid.
     fn template(&self, info: ConnectionInfo, needs_tls: bool) -> Result<ConnectionTemplate, Error> {
+        let info = self.without_password(info)?;
         Ok(ConnectionTemplate {
             info: self.client(info, needs_tls)?.get_connection_info().clone(),
             tls: self.tls.clone(),
+            provider: self.provider.clone(),
         })
+    }
+
+    /// Refuses a password where a provider is asked for it.
+    fn without_password(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
+        match self.provider.is_some() && info.redis_settings().password().is_some() {
+            true => Err(Error::config(
+                "credentials are set, and the redis URL has a password as well",
+            )),
+            false => Ok(info),
+        }
     }
 
     fn dialer(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Dialer, Error> {

@@ -16,7 +16,7 @@ use crate::{
     runtime,
     store::{
         Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
-        ReplicaGroup, ReservationId, Settlement, StoreFuture,
+        ReplicaGroup, ReservationId, Settlement, Spending, StoreFuture,
     },
 };
 
@@ -456,6 +456,10 @@ impl Store for RedisStore {
 
     fn publish(&self, limits: &Publication) {
         self.0.publish(limits);
+    }
+
+    fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+        self.0.exchange(group, spending);
     }
 }
 

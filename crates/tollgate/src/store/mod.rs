@@ -13,6 +13,7 @@ mod publication;
 mod replicas;
 pub(crate) mod reservation;
 pub(crate) mod scheme;
+mod spending;
 mod step;
 pub(crate) mod sync;
 
@@ -26,7 +27,7 @@ pub use crate::{
 };
 pub(crate) use check::answer_by;
 pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
-pub(crate) use check::{Keeps, Kept, KeptAnswer, SharedCopy};
+pub(crate) use check::{Keeps, Kept, Settles, SharedCopy};
 pub use key_value::{KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
@@ -36,6 +37,8 @@ pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};
 pub use scheme::{Scheme, register};
+pub use spending::Spending;
+pub(crate) use spending::{FADES_IN, TOLD_EVERY, WeakSpending};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
@@ -135,7 +138,7 @@ pub use scheme::{Scheme, register};
 ///     burst in all: a commit charges no more. A debt outlives no window, and is kept by 10 and 11:
 ///     of a key in debt, no wait is longer than 8 times the time from exhausted to fresh.
 ///
-/// Law 17 concerns only a [`Limiter`](crate::Limiter), and law 18 is part of 14.
+/// Laws 17 and 23 concern only a [`Limiter`](crate::Limiter), and law 18 is part of 14.
 ///
 /// 19. **Ceiling.** A check under a [ceiling](crate::store::Ceiling) is denied when more would be
 ///     spent than the ceiling allows, and 3 and 5 hold for it. The stored state is the same under
@@ -306,6 +309,19 @@ pub trait Store: Send + Sync + 'static {
             inner.publish(limits);
         }
     }
+
+    /// Tells other processes with limits of this group what the heaviest customers
+    /// [spend](Spending) here, and tells `spending` what they spend there, every second as long as a
+    /// limiter holds a clone of it. By default, without an [inner](Self::inner) store, nobody is
+    /// told.
+    ///
+    /// A [`Limiter`](crate::Limiter) with [fair shares](crate::LimiterBuilder::fair_shares) calls
+    /// this once, when a check first names a customer.
+    fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+        if let Some(inner) = self.inner() {
+            inner.exchange(group, spending);
+        }
+    }
 }
 
 fn unsupported<T>(message: &'static str) -> StoreFuture<T> {
@@ -375,6 +391,10 @@ macro_rules! forward {
 
             fn publish(&self, limits: &Publication) {
                 (**self).publish(limits);
+            }
+
+            fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+                (**self).exchange(group, spending);
             }
         }
     };

@@ -1,4 +1,18 @@
 //! The rows: the faults that are raised, and those that are not, with the reason.
+//!
+//! To add one:
+//!
+//! 1. Write `pub(super) async fn NAME(pace: Pace) -> Findings` in a file of this folder. Start
+//!    servers with `tollgate-tests`, wait for conditions, and report each figure with its target:
+//!    `findings.ms(…).at_most(…)`. A scene that a test needs too belongs into `tests/support`.
+//! 2. Enter the row into `ALL`: an identifier, what happens, the function. A row that needs a
+//!    network namespace also stands in `ISOLATED`.
+//! 3. Run it, short and then in full, also on the newer servers: `cargo xtask faults --quick N1`,
+//!    `cargo xtask faults N1`, `cargo xtask faults --server valkey8 N1`.
+//! 4. If the row finds a mistake, the mend has a test of its own, in `tests/tests/store` or where
+//!    the mistake was.
+//! 5. Put its lines into `docs/contributors/results/faults.txt`, and a row into
+//!    `docs/contributors/reliability.md`.
 
 use std::pin::Pin;
 

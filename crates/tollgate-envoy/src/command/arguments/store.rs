@@ -86,6 +86,11 @@ pub(crate) struct StoreArguments {
     )]
     pub(crate) redis_sentinel_auth: String,
 
+    /// Reads the password of the store from a file, or the user and the password on two lines. It
+    /// is read every second
+    #[arg(long, env = "TOLLGATE_CREDENTIALS_FILE", default_value = "", value_parser = path, value_name = "FILE")]
+    pub(crate) credentials_file: PathBuf,
+
     /// Connects to Redis with TLS
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) redis_tls: bool,

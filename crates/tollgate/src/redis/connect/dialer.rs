@@ -9,6 +9,8 @@ use redis::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, lookup_host},
+    task::JoinSet,
+    time::sleep,
 };
 
 use super::{
@@ -17,7 +19,8 @@ use super::{
 };
 use crate::{
     Error, ErrorKind,
-    redis::protocol::{self, ReplyBound, Told},
+    credentials::{self, Credentials, Provider},
+    redis::protocol::{self, ErrorClass, ReplyBound, Told},
 };
 
 /// Opens connections to one server.
@@ -27,6 +30,8 @@ pub(in crate::redis) struct Dialer {
     server: String,
     /// The certificates of the store. A client of the application has its own.
     certificates: Option<Certificates>,
+    /// Is asked for user and password. `None` when they are those of the client.
+    provider: Option<Provider>,
 }
 
 /// A new connection and its record.
@@ -35,6 +40,19 @@ pub(super) struct Opened {
     pub(super) wire: Arc<Wire>,
     /// The task that drives the connection. `None` when the client library drives it.
     pub(super) driver: Option<Driver>,
+    /// The task that signs it in again, if it is needed.
+    pub(super) renewal: JoinSet<()>,
+}
+
+impl Opened {
+    pub(super) fn driven_elsewhere(multiplexed: MultiplexedConnection) -> Self {
+        Self {
+            multiplexed,
+            wire: Wire::unwatched(),
+            driver: None,
+            renewal: JoinSet::new(),
+        }
+    }
 }
 
 impl Dialer {
@@ -55,6 +73,7 @@ impl Dialer {
             client,
             server,
             certificates: None,
+            provider: None,
         }
     }
 
@@ -65,41 +84,93 @@ impl Dialer {
         }
     }
 
+    pub(in crate::redis) fn with_provider(self, provider: Option<&Provider>) -> Self {
+        Self {
+            provider: provider.cloned(),
+            ..self
+        }
+    }
+
+    pub(super) fn provider(&self) -> Option<&Provider> {
+        self.provider.as_ref()
+    }
+
     /// Returns the words for the server: `redis at`, and its host and port.
     pub(in crate::redis) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Connects, and sends user, password and database.
+    /// Connects, and sends user, password and database. When the server refuses the credentials of
+    /// a provider, tries those that it has now.
     pub(super) async fn open(&self, bound: &ReplyBound) -> Result<Opened, Error> {
-        self.try_open(bound)
+        let Some(provider) = &self.provider else {
+            return self.open_as(&self.client, bound).await;
+        };
+        let unknown = |error| {
+            let message = format!("cannot connect to {}: {error}", self.server);
+            Error::new(ErrorKind::Authentication, message)
+        };
+        let mut credentials = provider.newest().await.map_err(unknown)?;
+        let mut opened = self.open_with(&credentials, bound).await;
+        if opened.as_ref().is_err_and(is_refusal)
+            && let Some(others) = provider.instead_of(&credentials).await.map_err(unknown)?
+        {
+            opened = self.open_with(&others, bound).await;
+            credentials = others;
+        }
+        let mut opened = opened?;
+        let user = self.client.get_connection_info().redis_settings();
+        let renewal = Renewal {
+            provider: provider.clone(),
+            credentials,
+            user: user.username().map(str::to_owned),
+            connection: opened.multiplexed.clone(),
+            wire: Arc::clone(&opened.wire),
+        };
+        opened.renewal.spawn(renewal.run());
+        Ok(opened)
+    }
+
+    async fn open_with(
+        &self,
+        credentials: &Credentials,
+        bound: &ReplyBound,
+    ) -> Result<Opened, Error> {
+        let info = self.client.get_connection_info().clone();
+        let mut settings = info.redis_settings().clone();
+        if let Some(user) = credentials.user() {
+            settings = settings.set_username(user);
+        }
+        let settings = settings.set_password(credentials.password());
+        let client = Client::open(info.set_redis_settings(settings))
+            .map_err(|error| protocol::error(&error))?;
+        self.open_as(&client, bound).await
+    }
+
+    async fn open_as(&self, client: &Client, bound: &ReplyBound) -> Result<Opened, Error> {
+        self.try_open(client, bound)
             .await
             .map_err(|error| protocol::connecting(&self.server, &error))
     }
 
-    async fn try_open(&self, bound: &ReplyBound) -> RedisResult<Opened> {
+    async fn try_open(&self, client: &Client, bound: &ReplyBound) -> RedisResult<Opened> {
         let (settings, wire) = (
-            self.client.get_connection_info().redis_settings(),
+            client.get_connection_info().redis_settings(),
             Wire::watched(),
         );
         let Some(stream) = self.stream(bound, &wire).await? else {
-            let multiplexed = self
-                .client
+            let multiplexed = client
                 .get_multiplexed_async_connection_with_config(&unlimited())
                 .await?;
-            return Ok(Opened {
-                multiplexed,
-                wire: Wire::unwatched(),
-                driver: None,
-            });
+            return Ok(Opened::driven_elsewhere(multiplexed));
         };
         let (multiplexed, driver) =
             MultiplexedConnection::new_with_config(settings, stream, unlimited()).await?;
         let driver = Driver::start(driver, &wire);
         Ok(Opened {
-            multiplexed,
-            wire,
             driver: Some(driver),
+            wire,
+            ..Opened::driven_elsewhere(multiplexed)
         })
     }
 
@@ -163,6 +234,47 @@ impl Dialer {
     }
 }
 
+fn is_refusal(error: &Error) -> bool {
+    error.kind() == ErrorKind::Authentication
+}
+
+/// Signs a connection in again with each new credentials, so that it outlives those before. The
+/// commands around `AUTH` are executed as ever.
+struct Renewal {
+    provider: Provider,
+    /// What the server accepted last.
+    credentials: Credentials,
+    /// The user of credentials that name none.
+    user: Option<String>,
+    connection: MultiplexedConnection,
+    wire: Arc<Wire>,
+}
+
+impl Renewal {
+    async fn run(mut self) {
+        loop {
+            let newer = self.provider.changed_from(&self.credentials).await;
+            let mut sign_in = redis::cmd("AUTH");
+            if let Some(user) = newer.user().or(self.user.as_deref()) {
+                sign_in.arg(user);
+            }
+            sign_in.arg(newer.password());
+            self.wire.asks(1);
+            match sign_in.query_async::<()>(&mut self.connection).await {
+                Ok(()) => self.credentials = newer,
+                Err(error) if ErrorClass::of(&error) == ErrorClass::BrokenConnection => return,
+                Err(error) => {
+                    // The server may not know them yet. The old ones remain in force.
+                    let error = protocol::error(&error);
+                    tracing::debug!(%error, "redis refuses credentials on a live connection");
+                    sleep(credentials::RETRY).await;
+                    let _ = self.provider.instead_of(&newer).await;
+                }
+            }
+        }
+    }
+}
+
 /// The calls that the connection accepts before its task has written the first one.
 const MOST_UNWRITTEN: usize = 1_024;
 
@@ -216,6 +328,7 @@ pub(in crate::redis) type Address = (String, u16);
 pub(in crate::redis) struct ConnectionTemplate {
     pub(in crate::redis) info: ConnectionInfo,
     pub(in crate::redis) tls: Certificates,
+    pub(in crate::redis) provider: Option<Provider>,
 }
 
 impl ConnectionTemplate {
@@ -233,10 +346,10 @@ impl ConnectionTemplate {
         };
         let info = self.info.clone().set_addr(addr);
         if let Some(client) = self.tls.client(&info, false)? {
-            return Ok(Dialer::new(client).with_certificates(&self.tls));
+            let dialer = Dialer::new(client).with_certificates(&self.tls);
+            return Ok(dialer.with_provider(self.provider.as_ref()));
         }
-        Client::open(info)
-            .map(Dialer::new)
-            .map_err(|error| protocol::error(&error))
+        let client = Client::open(info).map_err(|error| protocol::error(&error))?;
+        Ok(Dialer::new(client).with_provider(self.provider.as_ref()))
     }
 }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind,
+    credentials::Provider,
     lock::Lock,
     redis::protocol::{self, ReplyBound},
     runtime::{Background, Running},
@@ -95,6 +96,10 @@ impl Sentinels {
     /// Returns the words for the master, whatever its address is.
     pub(super) fn server(&self) -> String {
         format!("the redis master {:?}", self.master_name)
+    }
+
+    pub(super) fn provider(&self) -> Option<&Provider> {
+        self.template.provider.as_ref()
     }
 
     /// Connects to the master. Fails when the server does not say itself that it is a master.

@@ -22,7 +22,7 @@ use super::{
     pool::Pool,
     sentinel::Sentinels,
 };
-use crate::{Error, ErrorKind, redis::protocol::ReplyBound};
+use crate::{Error, ErrorKind, credentials::Provider, redis::protocol::ReplyBound};
 
 /// Makes connections.
 #[derive(Clone)]
@@ -247,8 +247,12 @@ impl SharedConnection {
             let outcome = match timeout(limit, source.connect(dial.number(), &bound)).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
+                    let what = match source.provider().is_some_and(Provider::is_asked) {
+                        true => "the provider of credentials",
+                        false => "it",
+                    };
                     let message = format!(
-                        "cannot connect to {}: it took longer than {limit:?}",
+                        "cannot connect to {}: {what} took longer than {limit:?}",
                         source.server()
                     );
                     Err(Error::new(ErrorKind::Timeout, message))
@@ -407,6 +411,14 @@ impl ConnectionSource {
         }
     }
 
+    fn provider(&self) -> Option<&Provider> {
+        match self {
+            Self::Client(dialer) => dialer.provider(),
+            Self::Pool(_) => None,
+            Self::Sentinels(sentinels) => sentinels.provider(),
+        }
+    }
+
     async fn connect(&self, number: u64, bound: &ReplyBound) -> Result<Connection, Error> {
         match self {
             Self::Client(dialer) => {
@@ -415,11 +427,7 @@ impl ConnectionSource {
             }
             Self::Pool(pool) => {
                 let (multiplexed, lent) = pool.lend().await?;
-                let opened = Opened {
-                    multiplexed,
-                    wire: Wire::unwatched(),
-                    driver: None,
-                };
+                let opened = Opened::driven_elsewhere(multiplexed);
                 Connection::accept(Pool::SERVER, number, opened, Some(lent), None).await
             }
             Self::Sentinels(sentinels) => sentinels.connect(number, bound).await,

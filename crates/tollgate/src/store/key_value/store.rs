@@ -12,7 +12,7 @@ use crate::{
     runtime,
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
-        ReservationId, Settlement, StoreFuture,
+        ReservationId, Settlement, Spending, StoreFuture,
         deny_cache::KeyHash,
         names,
         permits::PermitState,
@@ -37,6 +37,7 @@ use crate::{
 /// | [leased](crate::Policy::leased) policies | each check asks the store; the limiter logs a warning when it is built |
 /// | [counted replicas](crate::limiter::Replicas::Counted) | of a [shared](KeyValueStore::shared) store; otherwise an outage divides by no number |
 /// | [published](crate::LimiterBuilder::published) limits, shares set by operators | of a shared store: in the values `{replicas}:limits` and `{replicas}:shares`, a line for each limiter |
+/// | [fair shares](crate::LimiterBuilder::fair_shares) | yes; the processes of a shared store tell each other who spends much |
 /// | circuit breaker | yes: a store that is away is not asked until [`ping`](KeyValue::ping) succeeds |
 /// | remembered denials | of a shared store |
 ///
@@ -319,6 +320,12 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     fn publish(&self, limits: &Publication) {
         if self.0.is_shared {
             self.0.presence.publish(&self.0, limits);
+        }
+    }
+
+    fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+        if self.0.is_shared {
+            self.0.presence.exchange(&self.0, group, spending);
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::Notify,
-    task::AbortHandle,
+    task::{AbortHandle, JoinSet},
     time::Instant,
 };
 
@@ -48,6 +48,8 @@ struct About {
     wire: Arc<Wire>,
     /// Ends the connection when the last clone is dropped.
     _driver: Option<Driver>,
+    /// Ends with the connection.
+    _renewal: JoinSet<()>,
     lent: Option<LentConnection>,
     /// The master that the Sentinels named.
     master: Option<Address>,
@@ -80,6 +82,7 @@ impl Connection {
             mut multiplexed,
             wire,
             driver,
+            renewal,
         } = opened;
         let began = Instant::now();
         let answer = redis::cmd("PING").query_async(&mut multiplexed).await;
@@ -88,6 +91,7 @@ impl Connection {
         let about = About {
             wire,
             _driver: driver,
+            _renewal: renewal,
             lent,
             master,
             round_trip: began.elapsed(),

@@ -36,6 +36,7 @@ const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
 const PUBLISH: &str = source!("publish");
+const SPENDING: &str = source!("spending");
 
 impl Shape {
     /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here
@@ -149,6 +150,12 @@ impl Script {
     /// Returns the script that shows limits to operators.
     pub(crate) fn publish() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUBLISH.to_owned()));
+        &SCRIPT
+    }
+
+    /// Returns the script by which processes tell each other who spends much.
+    pub(crate) fn spending() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SPENDING.to_owned()));
         &SCRIPT
     }
 

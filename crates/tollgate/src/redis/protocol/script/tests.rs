@@ -81,6 +81,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ("permits", PERMITS),
         ("replicas", REPLICAS),
         ("publish", PUBLISH),
+        ("spending", SPENDING),
     ];
     let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(text.to_owned())));
     decide
@@ -98,7 +99,9 @@ fn shown(name: &str) -> Option<String> {
         .iter()
         .any(|word| name.contains(word));
     match name {
-        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" => Some(name.to_owned()),
+        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" | "spending.lua" => {
+            Some(name.to_owned())
+        }
         _ if is_bare && name.ends_with(".check.lua") => Some(format!("standalone/{name}")),
         _ => None,
     }
