@@ -23,7 +23,7 @@ use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     RateLimitLayer,
-    key::{Global, MatchedPath, Method, PeerIp},
+    key::{Global, MatchedRoute, PeerIp, RequestMethod},
 };
 
 const SERVICE: Policy = Policy::token_bucket("service", Quota::per_second(100));
@@ -34,11 +34,11 @@ const EACH_ROUTE: Policy = Policy::sliding_window("each-route", Quota::per_minut
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     let service = RateLimitLayer::new(Limiter::new(store.clone(), SERVICE), Global);
-    let search = RateLimitLayer::new(Limiter::new(store.clone(), SEARCH), PeerIp::new());
+    let search = RateLimitLayer::new(Limiter::new(store.clone(), SEARCH), PeerIp);
     // One quota for each client, method and route.
     let each_route = RateLimitLayer::new(
         Limiter::new(store, EACH_ROUTE),
-        (PeerIp::new(), Method, MatchedPath),
+        (PeerIp, RequestMethod, MatchedRoute),
     );
 
     let users = Router::new()

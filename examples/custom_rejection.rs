@@ -39,13 +39,13 @@ fn refuse(rejection: &Rejection<'_>) -> Response {
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let store = store()?;
-    let home = RateLimitLayer::builder(Limiter::new(store.clone(), HOME), PeerIp::new())
+    let home = RateLimitLayer::builder(Limiter::new(store.clone(), HOME), PeerIp)
         .header_format(HeaderFormat::Legacy {
             reset: ResetFormat::Seconds,
         })
         .respond_with(respond_fn(refuse))
         .build();
-    let trial = RateLimitLayer::builder(Limiter::new(store, TRIAL), PeerIp::new())
+    let trial = RateLimitLayer::builder(Limiter::new(store, TRIAL), PeerIp)
         .shadow(true)
         .expose_decisions(true)
         .build();

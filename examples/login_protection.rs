@@ -94,8 +94,7 @@ fn failed_log_ins(store: &Arc<dyn Store>) -> (RateLimitLayer<PeerIp, Empty>, Han
             .build()
     };
     let failures = |limiter| {
-        let layer =
-            RateLimitLayer::builder(limiter, PeerIp::new()).header_format(HeaderFormat::None);
+        let layer = RateLimitLayer::builder(limiter, PeerIp).header_format(HeaderFormat::None);
         layer
             .charge_after(|status| status == StatusCode::UNAUTHORIZED)
             .respond_with(Empty)
@@ -129,7 +128,7 @@ async fn log_in(
 ) -> Result<Response, Rejected<Body>> {
     // Spellings of one name are one key, in the way in which the look-up below compares names.
     let user = user.trim().to_lowercase();
-    let Ok(Some(address)) = PeerIp::new().extract(&request) else {
+    let Ok(Some(address)) = PeerIp.extract(&request) else {
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     };
     let key = Key::secret(&user, &app.secret).child(address);

@@ -10,10 +10,20 @@
 //! orders still pass, whatever the reports do, because an order may spend the whole burst. The
 //! fifth order gets 429.
 //!
+//! All customers share the exports. Each gets the same share of them: one that has taken much lately
+//! gets 429, and others still pass.
+//!
+//! ```text
+//! for i in $(seq 20); do curl -s -o /dev/null -w '%{http_code} ' -H 'x-api-key: heavy' http://127.0.0.1:3000/exports; done
+//! curl -i -H 'x-api-key: light' http://127.0.0.1:3000/exports
+//! ```
+//!
 //! Each customer (`-H 'x-api-key: acme'`) has 100 requests a day beside that, reports included.
 //! That limit is unranked: a rank would take a part of what the customer has paid for.
 //!
 //! The route has the priority. A header that the client sends would be a wish, and no priority.
+
+use std::sync::Arc;
 
 use axum::{Router, routing::get};
 use http::request::Parts;
@@ -25,6 +35,9 @@ use tollgate_tower::{
 };
 
 const SERVICE: Policy = Policy::token_bucket("service", Quota::per_minute(10));
+
+/// Fair shares need a burst of 10 or more.
+const EXPORTS: Policy = Policy::token_bucket("exports", Quota::per_minute(60).with_burst(20));
 
 /// Meters the second branch of the key.
 const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(100))
@@ -42,14 +55,24 @@ fn priority(request: &Parts) -> Priority {
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let key = Global.with_branch(Header::new("x-api-key").or(Global));
-    let layer = RateLimitLayer::builder(Limiter::new(store()?, [SERVICE, PLAN]), key)
+    let store = store()?;
+    let limiter = Limiter::new(Arc::clone(&store), [SERVICE, PLAN]);
+    let layer = RateLimitLayer::builder(limiter, key)
         .priority(priority)
+        .build();
+    let exports = Limiter::builder(store)
+        .policies(EXPORTS)
+        .fair_shares()
+        .build();
+    let exports = RateLimitLayer::builder(exports, Global)
+        .customer(Header::new("x-api-key"))
         .build();
     let router = Router::new()
         .route("/orders", get(|| async { "orders\n" }))
         .route("/search", get(|| async { "found\n" }))
         .route("/reports", get(|| async { "reports\n" }))
-        .layer(layer);
+        .layer(layer)
+        .route("/exports", get(|| async { "exported\n" }).layer(exports));
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);

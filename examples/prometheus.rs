@@ -141,7 +141,7 @@ async fn main() -> Result<(), Failure> {
         )
         .route(
             "/login",
-            post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp::new())),
+            post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp)),
         )
         .route("/metrics", get(|| async move { prometheus.render() }))
         .route("/denied", get(denied))

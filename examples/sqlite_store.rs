@@ -24,7 +24,7 @@ use rusqlite::{
 use tokio::task::spawn_blocking;
 use tollgate::{
     Error, ErrorKind, Limiter, Policy, Quota,
-    store::{KeyValue, KeyValueStore, Snapshot, Write},
+    store::{Change, KeyValue, KeyValueStore, Snapshot},
 };
 use tollgate_examples::{Failure, listen, serve};
 use tollgate_tower::{RateLimitLayer, key::Header};
@@ -112,29 +112,32 @@ impl KeyValue for Sqlite {
         .await
     }
 
-    async fn write(&self, read: Self::Read, writes: Vec<Write>) -> Result<bool, Error> {
+    async fn write(&self, read: Self::Read, changes: Vec<Change>) -> Result<Vec<bool>, Error> {
         self.run(TransactionBehavior::Immediate, move |file| {
-            for (key, before) in &read {
-                if value(file, key)? != *before {
-                    return Ok(false);
-                }
-            }
             let mut put = file.prepare_cached("REPLACE INTO states VALUES (?1, ?2, ?3)")?;
             let mut remove = file.prepare_cached("DELETE FROM states WHERE key = ?1")?;
-            for write in writes {
-                match write.value {
-                    Some(value) => {
-                        put.execute(params![write.key, value, write.expires_ms as i64])?
-                    }
-                    None => remove.execute([write.key])?,
-                };
+            let mut written = Vec::new();
+            for Change { keys, writes, .. } in changes {
+                let mut is_same = true;
+                for (key, before) in keys.into_iter().map(|at| &read[at]) {
+                    is_same &= value(file, key)? == *before;
+                }
+                written.push(is_same);
+                for write in writes.into_iter().filter(|_| is_same) {
+                    match write.value {
+                        Some(value) => {
+                            put.execute(params![write.key, value, write.expires_ms as i64])?
+                        }
+                        None => remove.execute([write.key])?,
+                    };
+                }
             }
             let now = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default();
             file.prepare_cached("DELETE FROM states WHERE expires_ms < ?1")?
                 .execute([now.as_millis() as i64])?;
-            Ok(true)
+            Ok(written)
         })
         .await
     }

@@ -131,10 +131,14 @@ struct Readme;
 /// `grpc/greeter.rs`.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/algorithms.md")]
+    struct Algorithms;
     #[doc = include_str!("../docs/concurrency.md")]
     struct Concurrency;
     #[doc = include_str!("../docs/enforcement.md")]
     struct Enforcement;
+    #[doc = include_str!("../docs/fair_shares.md")]
+    struct FairShares;
     #[doc = include_str!("../docs/leases.md")]
     struct Leases;
     #[doc = include_str!("../docs/migrating.md")]

@@ -37,7 +37,7 @@ use axum::{
 use serde::Deserialize;
 use tollgate::{Key, Limiter, Policy, Quota, tenants::TenantLimiters};
 use tollgate_examples::{Failure, listen, serve, store};
-use tollgate_tower::{RateLimitLayer, key::Extension};
+use tollgate_tower::{RateLimitLayer, key::FromExtension};
 
 /// The limit of customers without a plan. All plans have its name, so a request that was sent under
 /// one plan counts under the next.
@@ -145,7 +145,7 @@ async fn main() -> Result<(), Failure> {
         .fetch_timeout(Duration::from_millis(200))
         .build();
 
-    let limit = RateLimitLayer::new(tenants.clone(), Extension::<Tenant>::new());
+    let limit = RateLimitLayer::new(tenants.clone(), FromExtension::<Tenant>::new());
     let router = Router::new()
         .route(
             "/",

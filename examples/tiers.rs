@@ -23,7 +23,7 @@ use tollgate::{Key, Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     Decisions, KeyExtractor, RateLimitLayer, TieredLimiters,
-    key::{Extension, PeerIp},
+    key::{FromExtension, PeerIp},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,7 +91,7 @@ async fn main() -> Result<(), Failure> {
         .tier(Plan::Free, Limiter::new(store.clone(), FREE))
         .tier(Plan::Pro, Limiter::new(store, PRO))
         .exempt(Plan::Staff);
-    let key = Extension::<Account>::optional().or(PeerIp::new());
+    let key = FromExtension::<Account>::optional().or(PeerIp);
     let limit = RateLimitLayer::builder(tiers, key)
         .expose_decisions(true)
         .build();

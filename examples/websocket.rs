@@ -85,7 +85,7 @@ async fn echo(mut socket: LimitedSocket) {
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let store = store()?;
-    let layer = RateLimitLayer::builder(Limiter::new(store.clone(), SOCKETS), PeerIp::new())
+    let layer = RateLimitLayer::builder(Limiter::new(store.clone(), SOCKETS), PeerIp)
         .expose_request_limiter(Some(Limiter::new(store, MESSAGES)))
         .build();
     let router = Router::new()

@@ -1,4 +1,5 @@
--- calendar_window: admits at most `amount` units in each period of a calendar: a local day, week, month or year.
+-- calendar_window: admits at most `amount` units in each period of a calendar: a local day, week, month or year, or a
+-- period that begins with a customer.
 --
 -- The steps `fits` and `charge` are those of fixed_window.lua.
 --
@@ -13,7 +14,9 @@
 -- Pitfalls the server has no time zones, so the caller tells the periods and the server's clock selects one of the
 --         three. For a clock further off, periods go on with the length of the last one, so that a key always expires
 --         in the future. A period that lies ahead of the clock is kept if it is the next one, so that a clock that
---         was set back a little gives no unit twice. If it lies further ahead, its units count for now.
+--         was set back a little gives no unit twice. If it lies further ahead, its units count for now. Units of a
+--         period of other numbers (an anchor that moved) count where that period had not ended when this one began. One
+--         that ends later than this one is mended, so that its units do not count in the next one, too.
 
 --# settle: selects the period of this time, and reads what was spent in it
 local used, mended, kept = 0, false, nil
@@ -31,13 +34,12 @@ end
 --@ read
 if state and #state == 24 then
   local old_start, old_used, old_stop = unpack('<ddd', state)
-  if old_start >= start and old_used > 0 and old_used <= 9007199254740992 then
+  if old_stop > start and old_used > 0 and old_used <= 9007199254740992 then
     used = old_used
-    if old_start > stop then
-      mended = true
-    elseif old_start == stop then
+    if old_start == stop then
       start, stop = stop, next_stop
     end
+    mended = old_stop > stop
     if old_start == start and old_stop == stop then
       kept = true
     end

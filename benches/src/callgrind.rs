@@ -11,6 +11,32 @@ const CRATES: &str = "/crates/tollgate";
 /// Begins the folder of a crate from the registry, within a path.
 const REGISTRY: &str = "/registry/src/";
 
+/// The functions that allocate.
+const ALLOCATORS: [&str; 3] = [
+    "__rustc::__rust_alloc",
+    "__rustc::__rust_alloc_zeroed",
+    "__rustc::__rust_realloc",
+];
+
+/// The crates of collections, which allocate for others.
+const COLLECTIONS: [&str; 8] = [
+    "alloc::",
+    "bytes::",
+    "core::",
+    "hashbrown::",
+    "http::",
+    "smallvec::",
+    "std::",
+    "tokio::sync::",
+];
+
+/// Returns the arguments by which callgrind tells the callers of the functions that allocate.
+pub(crate) fn separated() -> impl Iterator<Item = String> {
+    ALLOCATORS
+        .into_iter()
+        .map(|name| format!("--separate-callers12={name}"))
+}
+
 /// Holds what a run cost. Code that was inlined counts for the file that holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
@@ -54,13 +80,24 @@ impl Profile {
         self.files.values().sum()
     }
 
-    /// Returns the number of allocations.
-    pub(crate) fn allocations(&self) -> u64 {
-        let calls = |name| self.calls.get(name).copied().unwrap_or(0);
-        ["malloc", "calloc", "realloc", "posix_memalign"]
-            .map(calls)
-            .iter()
-            .sum()
+    /// Returns the number of allocations of each function that is none of a collection: the first
+    /// of the callers that [`separated`] tells.
+    pub(crate) fn allocations(&self) -> BTreeMap<&str, u64> {
+        let mut allocations = BTreeMap::new();
+        for (name, calls) in &self.calls {
+            if let Some((_, callers)) = name
+                .split_once('\'')
+                .filter(|(name, _)| ALLOCATORS.contains(name))
+            {
+                let is_named = |caller: &&str| {
+                    let path = caller.trim_start_matches(['<', '&']);
+                    !COLLECTIONS.iter().any(|name| path.starts_with(name))
+                };
+                let caller = callers.split('\'').find(is_named);
+                *allocations.entry(caller.unwrap_or(callers)).or_default() += calls;
+            }
+        }
+        allocations
     }
 
     /// Returns the instructions of each crate. What belongs to no crate is the standard library, the
@@ -142,13 +179,13 @@ cfn=(2) key
 calls=4 1
 * 900
 cfi=(5) ./malloc/malloc.c
-cfn=(3) malloc
+cfn=(3) __rustc::__rust_alloc'<alloc::vec::Vec<T> as core::clone::Clone>::clone'admit
 calls=2 1
 * 60
 fl=(2)
 fn=(2)
 1 900
-cfn=(3)
+cfn=(4) __rustc::__rust_realloc'alloc::raw_vec::finish_grow'key'admit
 calls=1 1
 * 30
 fi=(3) /registry/src/index/tokio-util-0.7.18/src/time.rs
@@ -179,9 +216,10 @@ totals: 1105
     }
 
     #[test]
-    fn each_crate_has_its_instructions_and_each_allocation_counts() {
+    fn each_crate_has_its_instructions_and_each_function_its_allocations() {
         let profile = Profile::parse(ONE);
-        assert_eq!(profile.allocations(), 3);
+        let allocations: Vec<_> = profile.allocations().into_iter().collect();
+        assert_eq!(allocations, [("admit", 2), ("key", 1)]);
         let crates: Vec<_> = profile.crates().into_iter().collect();
         let expected = [
             ("std", 50),

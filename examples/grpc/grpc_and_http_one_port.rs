@@ -23,7 +23,7 @@ const EVERYTHING: Policy = Policy::token_bucket("everything", Quota::per_second(
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let limiter = Limiter::new(store()?, EVERYTHING);
-    let layer = tollgate_tonic::builder(limiter, PeerIp::new())
+    let layer = tollgate_tonic::builder(limiter, PeerIp)
         .respond_with(GrpcStatus::new().or_http(Problem::new()))
         .header_format(HeaderFormat::Ietf08)
         .build();

@@ -24,7 +24,7 @@ const GREETER: Policy = Policy::token_bucket("greeter", Quota::per_second(5).wit
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let limiter = Limiter::new(store()?, GREETER);
-    let layer = tollgate_tonic::builder(limiter, PeerIp::new())
+    let layer = tollgate_tonic::builder(limiter, PeerIp)
         .exempt(health_and_reflection())
         .build();
 

@@ -1,5 +1,5 @@
-//! Limits an axum service for each client address. It is the program of the README, with a log-in
-//! that fails closed beside the search.
+//! Limits an axum service for each client address: the search of the README with its two policies,
+//! and a log-in that fails closed.
 //!
 //! ```text
 //! cargo run -p quickstart
@@ -53,11 +53,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let router = Router::new()
         .route(
             "/search",
-            get(|| async { "found\n" }).layer(RateLimitLayer::new(search, PeerIp::new())),
+            get(|| async { "found\n" }).layer(RateLimitLayer::new(search, PeerIp)),
         )
         .route(
             "/login",
-            post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp::new())),
+            post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp)),
         )
         .route("/healthz", get(|| async { "healthy\n" }));
 

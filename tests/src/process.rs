@@ -268,7 +268,8 @@ fn command(program: &Path) -> Command {
 }
 
 /// Builds an example or a program, unless this program has done so: with the profile and the
-/// features of the tests, so that nothing is compiled twice.
+/// features of the tests, and with the configuration that `cargo xtask` names, so that nothing is
+/// compiled twice.
 fn built_once(kind: &str, name: &str) {
     static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -282,6 +283,9 @@ fn built_once(kind: &str, name: &str) {
             .args(["--example", "recorder", kind, name])
             .current_dir(workspace())
             .stdin(Stdio::null());
+        if let Some(config) = env::var_os("TEST_CARGO_CONFIG") {
+            build.arg("--config").arg(config);
+        }
         assert!(
             build.status().expect("cargo can be started").success(),
             "{name} does not build"

@@ -20,40 +20,57 @@ fn code(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the labels of footnotes that a text refers to, and those that it defines.
-fn footnotes(page: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
-    let (mut used, mut defined) = (BTreeSet::new(), BTreeSet::new());
-    for line in page.lines() {
-        for (at, rest) in line.split("[^").enumerate().skip(1) {
-            let Some((label, after)) = rest.split_once(']') else {
-                continue;
-            };
-            let is_definition = at == 1 && line.starts_with("[^") && after.starts_with(':');
-            if is_definition {
-                defined.insert(label)
-            } else {
-                used.insert(label)
-            };
-        }
-    }
-    (used, defined)
+/// A statement about a limiter: who, the feature, and what the cell says.
+type Statement = (String, String, String);
+
+/// Returns the statements of a table, whose first column has the features.
+fn statements(table: &str) -> Vec<Statement> {
+    let cells = |row: &str| -> Vec<_> {
+        let row = row.trim().trim_matches('|');
+        row.split(" | ")
+            .map(|cell| cell.trim().replace('`', ""))
+            .collect()
+    };
+    let mut rows = table.lines().filter(|line| line.starts_with("| "));
+    let limiters = cells(rows.next().unwrap_or_default());
+    let statements = rows.map(cells).flat_map(|row| {
+        let feature = row[0].clone();
+        let pairs: Vec<_> = limiters.iter().zip(row).skip(1).collect();
+        pairs.into_iter().map(move |(limiter, cell)| {
+            let limiter = limiter.trim_end_matches(" (server)").to_owned();
+            (limiter, feature.clone(), cell)
+        })
+    });
+    statements.collect()
 }
 
-/// Returns the cells of other limiters that have neither a source nor a dash. The first column is
-/// the feature, and the second may be Tollgate.
-fn without_source(table: &str) -> Vec<&str> {
-    let ours = if table.contains("| | Tollgate |") {
-        2
-    } else {
-        1
-    };
-    let rows = table
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
-    let cells = rows.flat_map(|row| row.trim_matches('|').split(" | ").skip(ours));
-    cells
-        .map(str::trim)
-        .filter(|cell| !cell.starts_with('–') && !cell.contains("[^"))
+/// Returns the limiters and features that have a source, in the lines behind the head.
+fn sources(lines: &str) -> BTreeSet<(String, String)> {
+    let sources = lines.lines().skip(1).flat_map(|line| {
+        let cells: Vec<_> = line.split('\t').collect();
+        let [limiter, features, source] = cells[..] else {
+            panic!("three cells: {line}")
+        };
+        assert!(!source.is_empty(), "{line}");
+        features
+            .split("; ")
+            .map(|feature| (limiter.to_owned(), feature.to_owned()))
+            .collect::<Vec<_>>()
+    });
+    sources.collect()
+}
+
+/// Returns the statements about other limiters that have neither a source nor a dash.
+fn without_source(
+    statements: &[Statement],
+    sources: &BTreeSet<(String, String)>,
+) -> Vec<(String, String)> {
+    let others = statements
+        .iter()
+        .filter(|(limiter, _, cell)| limiter != "Tollgate" && !cell.starts_with('–'));
+    others
+        .map(|(limiter, feature, _)| (limiter.clone(), feature.clone()))
+        .filter(|pair| !sources.contains(pair))
         .collect()
 }
 
@@ -78,26 +95,30 @@ fn tests_in_the_page_about_security_exist() {
 
 #[test]
 fn every_cell_of_the_comparison_has_a_source() {
-    let page = page("docs/comparison.md");
+    let comparison = page("docs/comparison.md");
+    let sources = sources(&page("docs/comparison_sources.tsv"));
+    let mut all = Vec::new();
     for heading in [
         "## Libraries for Rust",
         "## Further libraries for Rust",
         "## Gateways, services and other languages",
     ] {
-        let (_, rest) = page.split_once(heading).expect("the heading exists");
-        let table = rest.split("\n## ").next().unwrap_or(rest);
-        assert!(
-            table.lines().filter(|line| line.starts_with("| ")).count() > 10,
-            "{heading}"
-        );
-        assert_eq!(without_source(table), [""; 0], "{heading}");
+        let (_, rest) = comparison.split_once(heading).expect("the heading exists");
+        let found = statements(rest.split("\n## ").next().unwrap_or(rest));
+        assert!(found.len() > 40, "{heading}");
+        let missing = without_source(&found, &sources);
+        assert!(missing.is_empty(), "{heading}: {missing:?}");
+        all.extend(found);
     }
-    let (used, defined) = footnotes(&page);
-    assert!(used.len() > 80, "{}", used.len());
-    assert_eq!(
-        used, defined,
-        "each footnote is used, and each reference has its footnote"
-    );
+    for (limiter, feature) in sources {
+        let is_stated = all
+            .iter()
+            .any(|(who, what, _)| (who, what) == (&limiter, &feature));
+        assert!(
+            is_stated || feature == "when to take it",
+            "the comparison says nothing of {limiter}: {feature}"
+        );
+    }
 }
 
 /// Figures of pages, and the rows of the measurements that they come from.
@@ -236,16 +257,13 @@ fn pages_that_count_the_algorithms_count_those_that_exist() {
 }
 
 #[test]
-fn a_cell_without_a_source_and_an_unused_footnote_are_found() {
-    let table = "| | Tollgate | it |\n|---|---|---|\n| form | ours | its[^a] |\n| clock | ours | its |\n| cost | ours | – |";
-    assert_eq!(without_source(table), ["its"]);
-    assert_eq!(
-        without_source("| | it | her |\n|---|---|---|\n| form | its | hers[^a] |"),
-        ["its"]
-    );
-    let (used, defined) = footnotes("| x[^a] | y[^b] |\n\n[^a]: there, and [^c].\n[^d]: never.");
-    assert_eq!(used.into_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!(defined.into_iter().collect::<Vec<_>>(), ["a", "d"]);
+fn a_cell_without_a_source_is_found() {
+    let sources = sources("limiter\trows\tsource\nit\tform; `x`\t`a.rs` 1\nher\tclock\t2\n");
+    let table = "| | Tollgate | it (server) |\n|---|---|---|\n| form | ours | its |\n| clock | ours | its |\n| cost | ours | – |";
+    let clock = |limiter: &str| (limiter.to_owned(), "clock".to_owned());
+    assert_eq!(without_source(&statements(table), &sources), [clock("it")]);
+    let table = "| | it | her |\n|---|---|---|\n| clock | its | hers |";
+    assert_eq!(without_source(&statements(table), &sources), [clock("it")]);
 }
 
 #[test]

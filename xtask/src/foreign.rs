@@ -3,7 +3,6 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use crate::{
@@ -50,12 +49,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     let needs = need::provide(need::TESTS, workspace.target())?;
     failure::run(&mut workspace.cargo_build(&PROGRAMS))?;
-    let mut command = Command::new(workspace.target().join("debug/tollgate-foreign"));
-    command
-        .args(arguments)
-        .current_dir(workspace.root())
-        .env(VARIABLE, python)
-        .envs(needs);
+    let mut command = workspace.tool(&workspace.target().join("debug/tollgate-foreign"));
+    command.args(arguments).env(VARIABLE, python).envs(needs);
     failure::run(&mut command)
 }
 
@@ -77,7 +72,7 @@ fn provide(target: &Path) -> Result<PathBuf, Failure> {
     }
     let home = target.join("foreign");
     if pypi::installed(&home, PINS).is_none() {
-        pypi::install(&home, PINS)?;
+        pypi::install(&home, PINS, &[])?;
     }
     Ok(pypi::python(&home))
 }

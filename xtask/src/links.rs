@@ -167,15 +167,13 @@ impl Page {
         let mut page = Self::default();
         // A label without a definition is a link to nothing, which `link` judges.
         let to_nothing = |_: BrokenLink<'_>| Some((CowStr::from(""), CowStr::from("")));
-        let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES;
+        let options = Options::ENABLE_TABLES;
         let parser = Parser::new_with_broken_link_callback(text, options, Some(to_nothing));
         for (label, definition) in parser.reference_definitions().iter() {
             page.defined.insert(small(label));
             page.targets.push(definition.dest.to_string());
         }
         let mut heading = None;
-        // A footnote names the source of a statement, which is in another repository.
-        let mut is_footnote = false;
         for event in parser {
             match event {
                 Event::Start(
@@ -192,14 +190,12 @@ impl Page {
                         ..
                     },
                 ) => page.link(link_type, &dest_url, &id),
-                Event::Start(Tag::FootnoteDefinition(_)) => is_footnote = true,
-                Event::End(TagEnd::FootnoteDefinition) => is_footnote = false,
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => page.heading(&heading.take().unwrap_or_default()),
                 Event::Text(text) => heading.iter_mut().for_each(|it| it.push_str(&text)),
                 Event::Code(code) => {
                     heading.iter_mut().for_each(|it| it.push_str(&code));
-                    page.code.extend((!is_footnote).then(|| code.to_string()));
+                    page.code.push(code.to_string());
                 }
                 Event::Html(html) | Event::InlineHtml(html) => {
                     let ids = html.split("id=\"").skip(1);
@@ -337,9 +333,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_exist_is_found_unless_a_footnote_or_a_block_names_it() {
-        let text =
-            "See `gone.rs`.\n\n[^a]: `src/governor.rs` of another crate\n\n```\n`gone.lua`\n```\n";
+    fn a_file_that_does_not_exist_is_found_unless_a_block_names_it() {
+        let text = "See `gone.rs`.\n\n```\n`gone.lua`\n```\n";
         assert_eq!(dead_links(&[("a.md", text)]), ["a.md: there is no gone.rs"]);
     }
 

@@ -105,7 +105,7 @@ Tasks:
         --benches adds clippy on the benches and their peers.
   mutants [arguments for cargo-mutants]
         Breaks the published crates in small ways, and lists the faults that no
-        test notices: docs/contributors/mutants.md. Installs cargo-mutants into
+        test notices: xtask/src/mutants.rs. Installs cargo-mutants into
         the target directory.
   circles
         The circles of imports alone: which files of a crate import from each
@@ -120,12 +120,13 @@ Tasks:
         semantic versions, and a rehearsal of the publication. Takes the better
         part of an hour the first time. Tools are installed into the target
         directory. docs/contributors/release.md is the checklist.
-  simulate [leases [SCHEDULES]]
+  simulate [leases [SCHEDULES] | fair]
         Simulates how processes share a server, with the code of the store that
         limits what is under way, and prints
         docs/contributors/results/simulation.txt, the same in each run.
         `leases` runs random schedules of leases, a million by default, and
-        fails when one of them exceeds a bound.
+        fails when one of them exceeds a bound. `fair` prints what customers
+        get of one limit.
   help  Prints this.";
 
 fn main() -> ExitCode {

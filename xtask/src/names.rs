@@ -13,7 +13,7 @@ use crate::failure::Failure;
 const FILES: [&str; 3] = [".rs", ".lua", ".md"];
 
 /// Types of ours that have the name of a type of another crate, which a page may mean.
-const AMBIGUOUS: [&str; 3] = ["Metadata", "Method", "Request"];
+const AMBIGUOUS: [&str; 2] = ["Metadata", "Request"];
 
 /// Lists what the repository has.
 #[derive(Debug, Default)]

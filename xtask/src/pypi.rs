@@ -27,13 +27,14 @@ pub(crate) fn installed(home: &Path, pins: &str) -> Option<PathBuf> {
     found.filter(|_| python(home).is_file())
 }
 
-/// Makes the environment `home` anew with these packages, and returns their directory.
+/// Makes the environment `home` anew with these packages, and returns their directory. `more` are
+/// further options of pip.
 ///
 /// # Errors
 ///
 /// When there is no python3 with the module venv, and when PyPI lacks a package for this machine or
 /// cannot be reached.
-pub(crate) fn install(home: &Path, pins: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn install(home: &Path, pins: &str, more: &[&str]) -> Result<PathBuf, Failure> {
     let words: Vec<_> = listed(pins)
         .map(|(name, version)| format!("{name}=={version}"))
         .collect();
@@ -58,6 +59,7 @@ pub(crate) fn install(home: &Path, pins: &str) -> Result<PathBuf, Failure> {
         install
             .args(["-m", "pip", "install"])
             .args(options)
+            .args(more)
             .args(words),
     )?;
     installed(home, pins)

@@ -82,6 +82,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             .map(|program: &Program| program.job(&libraries))
             .collect();
         for job in &mut jobs {
+            workspace.build_alike(&mut job.command);
             job.command.args(options.choice);
             if options.is_full {
                 job.command.envs(FULL);

@@ -1,4 +1,4 @@
-//! The table of `tests/README.md` names tests that exist.
+//! The lines of `tests/promises.tsv` name tests that exist.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -16,7 +16,7 @@ fn split(code: &str) -> (&str, &str) {
     code.split_once("::").unwrap_or((code, ""))
 }
 
-/// Returns the names in the table that no file under `tests` defines.
+/// Returns the names in the text that no file under `tests` defines.
 fn missing(text: &str, tests: &Path) -> Vec<String> {
     let exists = |(file, function): &(&str, &str)| {
         fs::read_to_string(tests.join(file))
@@ -30,31 +30,30 @@ fn missing(text: &str, tests: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_test_of_the_table_exists() {
+fn every_test_of_the_index_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the workspace is above");
-    let text = fs::read_to_string(root.join("tests/README.md")).expect("the table exists");
-    assert!(named(&text).len() > 50, "the table names the tests");
+    let text = fs::read_to_string(root.join("tests/promises.tsv")).expect("the index exists");
+    assert!(named(&text).len() > 50, "the index names the tests");
     assert_eq!(missing(&text, &root.join("tests/tests")), [""; 0]);
 }
 
-/// Returns the numbers at the beginnings of lines, behind `start`: those of a list or of the rows
-/// of a table.
+/// Returns the numbers at the beginnings of lines, behind `start`.
 fn numbers(text: &str, start: &str) -> BTreeSet<u32> {
     let of_line = |line: &str| line.strip_prefix(start)?.split_once(". ")?.0.parse().ok();
     text.lines().filter_map(of_line).collect()
 }
 
 #[test]
-fn every_law_has_a_row_and_a_test_of_its_number() {
+fn every_law_has_a_line_and_a_test_of_its_number() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the workspace is above");
     let page = |name: &str| fs::read_to_string(root.join(name)).expect("the page exists");
     let (algorithms, index, store) = (
         page("docs/algorithms.md"),
-        page("tests/README.md"),
+        page("tests/promises.tsv"),
         page("crates/tollgate/src/store/mod.rs"),
     );
     let (_, list) = algorithms
@@ -62,7 +61,7 @@ fn every_law_has_a_row_and_a_test_of_its_number() {
         .expect("the list of laws");
     let laws = numbers(list.split("\n## ").next().unwrap_or(list), "");
     assert_eq!(laws, (1..=*laws.last().expect("laws")).collect());
-    assert_eq!(laws, numbers(&index, "| "), "the rows of tests/README.md");
+    assert_eq!(laws, numbers(&index, ""), "the lines of tests/promises.tsv");
     assert!(
         numbers(&store, "/// ").is_subset(&laws),
         "the laws of a store"
@@ -83,6 +82,6 @@ fn a_name_that_does_not_exist_is_found() {
     let tests = tempfile::tempdir().expect("a temporary directory can be made");
     fs::write(tests.path().join("a.rs"), "#[test]\nfn exists() {}\n")
         .expect("the directory is ours");
-    let text = "| `code` | `a.rs::exists`, `a.rs::gone`, `b.rs::exists` |";
+    let text = "`code`\t`a.rs::exists`, `a.rs::gone`, `b.rs::exists`";
     assert_eq!(missing(text, tests.path()), ["a.rs::gone", "b.rs::exists"]);
 }

@@ -21,6 +21,9 @@ const ACTIX: &str = "tollgate-examples-actix";
 /// dev-dependencies, and the libraries are those of the tests.
 pub(crate) const AS_TESTED: [&str; 2] = ["--example", "recorder"];
 
+/// Optimises what the tests run most. Relative to the root of the workspace.
+const OPTIMISED: &str = "tests/optimised.toml";
+
 #[derive(Debug)]
 pub(crate) struct Workspace {
     root: PathBuf,
@@ -113,7 +116,14 @@ impl Workspace {
     pub(crate) fn tool(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
+        self.build_alike(&mut command);
         command
+    }
+
+    /// Tells a program that builds others to build them as it was built. The library that does it is
+    /// `tests/src`.
+    pub(crate) fn build_alike(&self, program: &mut Command) {
+        program.env("TEST_CARGO_CONFIG", self.root.join(OPTIMISED));
     }
 
     /// Returns the command `cargo <subcommand> --workspace` without the benches.
@@ -126,7 +136,7 @@ impl Workspace {
     /// features.
     pub(crate) fn cargo_test(&self, with_tools: bool) -> Command {
         let mut command = self.cargo_workspace("test");
-        command.arg("--all-features");
+        command.args(["--config", OPTIMISED, "--all-features"]);
         if !with_tools {
             let others = self
                 .members
@@ -158,7 +168,8 @@ impl Workspace {
     pub(crate) fn cargo_build(&self, programs: &[&str]) -> Command {
         let mut command = self.cargo_workspace("build");
         command
-            .args(["--quiet", "--profile", "test", "--all-features"])
+            .args(["--config", OPTIMISED, "--quiet", "--profile", "test"])
+            .arg("--all-features")
             .args(AS_TESTED)
             .args(programs);
         command

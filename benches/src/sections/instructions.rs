@@ -6,7 +6,7 @@
 //! batches do not count. Nothing depends on the speed of the machine but the sizes of batches.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -22,7 +22,7 @@ use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore};
 use tollgate_tower::{RateLimitLayer, key::Header};
 
 use crate::{
-    callgrind::Profile,
+    callgrind::{self, Profile},
     keys,
     pace::Pace,
     report::{Findings, Table, Target, figure},
@@ -42,12 +42,16 @@ const PLENTY: Policy = Policy::token_bucket(
 const KEY: &str = "x-api-key";
 const CONNECTIONS: usize = 64;
 
-/// The requests before those that are counted, and the number of these.
-const FIRST: u64 = 6_400;
+/// The requests before those that are counted, in which each key has its first, and the number of
+/// these.
+const FIRST: u64 = 12_800;
 const COUNTED: u64 = 6_400;
 
 /// Nobody gives up: a service under callgrind is fifty times as slow.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Allocations for a request from which a function is listed.
+const LEAST_ALLOCATIONS: f64 = 0.02;
 
 /// Instructions for a request from which a file counts. What runs less is a timer, or work between
 /// requests.
@@ -84,7 +88,7 @@ pub(crate) fn run(_: &Pace) -> Findings {
         totals.row([
             (*name).to_owned(),
             format!("{:.0}", each(profile.instructions())),
-            figure(each(profile.allocations())),
+            figure(each(profile.allocations().values().sum())),
             own_files(profile).len().to_string(),
         ]);
     }
@@ -107,6 +111,29 @@ pub(crate) fn run(_: &Pace) -> Findings {
         }
     }
     findings.tables.push(by_crate);
+
+    let about = "The same requests: how many allocations each function makes, those of collections for it \
+                 included.";
+    let mut by_function = Table::new("Allocations of a request, by function", about, &heads);
+    let functions = profiles.each_ref().map(Profile::allocations);
+    let mut all: Vec<_> = functions
+        .iter()
+        .flat_map(|functions| functions.keys().copied())
+        .collect::<BTreeSet<&str>>()
+        .into_iter()
+        .map(|name| {
+            let of =
+                |functions: &BTreeMap<&str, u64>| each(functions.get(name).copied().unwrap_or(0));
+            (name, functions.each_ref().map(of))
+        })
+        .filter(|(_, row)| row.iter().any(|count| *count >= LEAST_ALLOCATIONS))
+        .collect();
+    all.sort_by(|(_, one), (_, other)| other[2].total_cmp(&one[2]));
+    for (name, row) in all {
+        let name = format!("`{name}`");
+        by_function.row(std::iter::once(name).chain(row.map(|count| format!("{count:.2}"))));
+    }
+    findings.tables.push(by_function);
 
     let about =
         "The files of the product whose code runs for a request over Redis, the dearest first.";
@@ -139,6 +166,7 @@ fn profiled(valgrind: &Path, store: &str) -> Profile {
     let file = env::temp_dir().join(format!("tollgate-{}.callgrind", std::process::id()));
     let mut service = Command::new(valgrind)
         .args(["--quiet", "--tool=callgrind"])
+        .args(callgrind::separated())
         .args([
             "--zero-before=*counting_begins*",
             "--dump-before=*counting_ends*",

@@ -78,7 +78,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         ],
     );
     let too_many = StatusCode::TOO_MANY_REQUESTS;
-    let empty = RateLimitLayer::builder(Limiter::new(MemoryStore::new(), SCARCE), PeerIp::new())
+    let empty = RateLimitLayer::builder(Limiter::new(MemoryStore::new(), SCARCE), PeerIp)
         .respond_with(Empty);
     let denied = alternate(
         pace.inside,
@@ -193,7 +193,7 @@ fn peers() -> Vec<SocketAddr> {
 }
 
 fn ours(policy: Policy) -> RateLimitLayer<PeerIp> {
-    RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), PeerIp::new())
+    RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), PeerIp)
 }
 
 /// Returns the configuration of tower_governor, before the header fields are switched on or left

@@ -62,8 +62,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
                 .is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_denied()))
         })
     };
-    let mut problem = RateLimitLayer::new(limiter.clone(), PeerIp::new()).layer(Nothing);
-    let mut empty = RateLimitLayer::builder(limiter.clone(), PeerIp::new())
+    let mut problem = RateLimitLayer::new(limiter.clone(), PeerIp).layer(Nothing);
+    let mut empty = RateLimitLayer::builder(limiter.clone(), PeerIp)
         .respond_with(Empty)
         .build()
         .layer(Nothing);

@@ -9,7 +9,7 @@ use crate::{
     output::Format,
 };
 
-/// Checks, explains and tries rate limit rules, and shows the limits in Redis.
+/// Checks, explains and tries rate limit rules, and shows the limits in Redis or PostgreSQL.
 ///
 /// Errors name the file, the line and the field. Passwords of URLs are never printed.
 #[derive(Debug, Parser)]

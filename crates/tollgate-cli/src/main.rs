@@ -1,5 +1,5 @@
 //! The command `tollgate`: checks and explains rate limit rules, tries them on access logs, and
-//! shows the limits in Redis.
+//! shows the limits in Redis or PostgreSQL.
 //!
 //! `tollgate --help` lists the subcommands. Each is a file of `commands/`.
 

@@ -59,9 +59,11 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Sets what each connection begins with. A plan that reads the whole table is never right: one that
-/// was made while the table was small would remain when it is large. A statement that the server cannot
-/// end soon is of no use to a check.
+/// was made while the table was small would remain when it is large. So there is one plan, and it is
+/// made once: to make it for each batch takes as long as to decide ten keys. A statement that the
+/// server cannot end soon is of no use to a check.
 const SESSION: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+    SET plan_cache_mode = force_generic_plan; \
     SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'";
 
 impl PostgresStore {
@@ -111,8 +113,9 @@ impl PostgresStore {
 
     /// Returns a builder for a store that uses the connections of a pool of the application.
     ///
-    /// The pool should have no more than what it lends to queries of the application: see
-    /// [`connections`](PostgresStoreBuilder::connections).
+    /// The store changes no setting of its sessions: `docs/postgres.md` of the repository says which
+    /// they should have. The pool needs as many connections more as the store has
+    /// [batches](PostgresStoreBuilder::connections).
     pub fn over(pool: Pool) -> PostgresStoreBuilder {
         PostgresStoreBuilder::new(Source::Pool(pool))
     }

@@ -12,10 +12,11 @@ use tokio_postgres::types::ToSql;
 use tollgate::{
     Error, ErrorKind,
     credentials::Provider,
-    store::{Clock, KeyValue, Snapshot, Write},
+    store::{Change, Clock, KeyValue, Snapshot},
 };
 
 use crate::{
+    Row,
     error::{is_conflict, lost, of_pool, sorted},
     table::{Durability, Table},
 };
@@ -142,6 +143,54 @@ impl Database {
         self.look(connection).await
     }
 
+    /// Returns the time in microseconds, and up to `most` rows from one key on and before another.
+    pub(crate) async fn rows(
+        &self,
+        from: &[u8],
+        before: &[u8],
+        most: u32,
+    ) -> Result<(u64, Vec<Row>), Error> {
+        let (mut connection, text) = (self.connection().await?, &self.0.table.rows);
+        let most = i64::from(most);
+        let read = connection.call(async |client| {
+            let read = client.prepare_cached(text).await?;
+            let parameters: [&(dyn ToSql + Sync); 3] = [&from, &before, &most];
+            client.query(&read, &parameters).await
+        });
+        let (mut now_us, mut rows) = (0, Vec::new());
+        for row in read.await?.ok_or_else(undone)? {
+            now_us = row.try_get(0).map_err(not_valid)?;
+            // One row has the time alone, when there is none of the table.
+            let key: Option<Vec<u8>> = row.try_get(1).map_err(not_valid)?;
+            if let Some(key) = key {
+                rows.push(Row {
+                    key,
+                    value: row.try_get(2).map_err(not_valid)?,
+                    expires_ms: row.try_get::<_, i64>(3).map_err(not_valid)?.max(0) as u64,
+                });
+            }
+        }
+        Ok((self.time(now_us), rows))
+    }
+
+    /// Sets a value that does not expire, or removes it.
+    pub(crate) async fn replace(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        let (mut connection, table) = (self.connection().await?, &self.0.table);
+        let replace = connection.call(async |client| match value {
+            Some(value) => client.execute(&table.set, &[&key, &value]).await,
+            None => client.execute(&table.remove, &[&key]).await,
+        });
+        replace.await?.map(drop).ok_or_else(undone)
+    }
+
+    /// Returns the time that decides, by that of the server.
+    fn time(&self, now_us: i64) -> u64 {
+        match &self.0.clock {
+            Some(clock) => clock.now_us(),
+            None => now_us.max(0) as u64,
+        }
+    }
+
     /// Removes expired rows in the background, once a minute.
     fn sweep(&self, now_us: u64) {
         let minute = minutes((now_us / 1_000) as i64);
@@ -179,6 +228,13 @@ fn undone() -> Error {
     )
 }
 
+fn not_valid(_: tokio_postgres::Error) -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        "postgres sent values that are not valid",
+    )
+}
+
 /// Returns the minute that begins after this time.
 fn minutes(ms: i64) -> i64 {
     ms / MS_PER_MINUTE + 1
@@ -212,18 +268,9 @@ impl KeyValue for Database {
             client.query_one(&read, &[&keys]).await
         });
         let row = read.await?.ok_or_else(undone)?;
-        let not_valid = |_| {
-            Error::new(
-                ErrorKind::Protocol,
-                "postgres sent values that are not valid",
-            )
-        };
         let now_us: i64 = row.try_get(0).map_err(not_valid)?;
         let values: Vec<Option<Vec<u8>>> = row.try_get(1).map_err(not_valid)?;
-        let now_us = match &self.0.clock {
-            Some(clock) => clock.now_us(),
-            None => now_us.max(0) as u64,
-        };
+        let now_us = self.time(now_us);
         let read = Read {
             connection,
             keys: keys.to_vec(),
@@ -240,27 +287,28 @@ impl KeyValue for Database {
     /// Writes in one statement. Where keys have no rows, a statement before it makes some that are
     /// empty, because only a row can be locked. Both are sent together, with the begin and the end
     /// of their transaction, so nothing stays locked while this process computes or dies.
-    async fn write(&self, read: Read, writes: Vec<Write>) -> Result<bool, Error> {
+    async fn write(&self, read: Read, changes: Vec<Change>) -> Result<Vec<bool>, Error> {
         let Read {
             mut connection,
             keys,
             values,
             now_us,
         } = read;
-        let rows = Rows::new(&keys, &values, &writes, now_us);
+        let rows = Rows::new(&keys, &values, &changes, now_us);
         let table = &self.0.table;
         let write = connection.call(async |client| {
             let write = client.prepare_cached(&table.write).await?;
-            let parameters: [&(dyn ToSql + Sync); 6] = [
+            let parameters: [&(dyn ToSql + Sync); 7] = [
                 &rows.keys,
                 &rows.before,
                 &rows.values,
                 &rows.expires_ms,
                 &rows.least,
                 &rows.most,
+                &rows.changes,
             ];
             if rows.missing.is_empty() {
-                return client.execute(&write, &parameters).await;
+                return client.query_one(&write, &parameters).await;
             }
             let fill = client.prepare_cached(&table.fill).await?;
             let sweep_at = (minutes((now_us / 1_000) as i64) + LEAST_SLACK) as i32;
@@ -269,23 +317,28 @@ impl KeyValue for Database {
             let (begun, filled, written, committed) = join4(
                 client.batch_execute("BEGIN"),
                 client.execute(&fill, &missing),
-                client.execute(&write, &parameters),
+                client.query_one(&write, &parameters),
                 client.batch_execute("COMMIT"),
             )
             .await;
             begun
                 .and(filled)
                 .and(written)
-                .and_then(|count| committed.map(|()| count))
+                .and_then(|others| committed.map(|()| others))
         });
-        let written = write.await?;
+        let others: Option<Vec<i32>> = match write.await? {
+            Some(row) => row.try_get(0).map_err(not_valid)?,
+            None => None,
+        };
         drop(connection);
         self.sweep(now_us);
-        Ok(written == Some(writes.len() as u64))
+        let is_made = |at| others.as_ref().is_some_and(|others| !others.contains(&at));
+        Ok((0..changes.len() as i32).map(is_made).collect())
     }
 }
 
 /// The columns of what is compared and written.
+#[derive(Default)]
 struct Rows<'a> {
     keys: Vec<&'a [u8]>,
     /// An empty value stands for a key that was missing.
@@ -297,6 +350,8 @@ struct Rows<'a> {
     /// that is one of them.
     least: Vec<i32>,
     most: Vec<i32>,
+    /// The change that the key belongs to.
+    changes: Vec<i32>,
     missing: Vec<&'a [u8]>,
 }
 
@@ -304,35 +359,29 @@ impl<'a> Rows<'a> {
     fn new(
         keys: &'a [Vec<u8>],
         before: &'a [Option<Vec<u8>>],
-        writes: &'a [Write],
+        changes: &'a [Change],
         now_us: u64,
     ) -> Self {
-        let (mut writes, now_ms) = (writes.iter().peekable(), (now_us / 1_000) as i64);
-        let mut rows = Self {
-            keys: keys.iter().map(Vec::as_slice).collect(),
-            before: before
-                .iter()
-                .map(|value| value.as_deref().unwrap_or_default())
-                .collect(),
-            values: Vec::with_capacity(keys.len()),
-            expires_ms: Vec::with_capacity(keys.len()),
-            least: Vec::with_capacity(keys.len()),
-            most: Vec::with_capacity(keys.len()),
-            missing: Vec::new(),
-        };
-        for (key, before) in keys.iter().zip(before) {
-            let write = writes.next_if(|write| write.key == *key);
-            let expires_ms = write.map_or(0, |write| write.expires_ms as i64);
-            let life = (expires_ms - now_ms).max(0);
-            let least = minutes(expires_ms.max(now_ms));
-            rows.values
-                .push(write.map(|write| write.value.as_deref().unwrap_or_default()));
-            rows.expires_ms.push(expires_ms);
-            rows.least.push(least as i32);
-            rows.most
-                .push((least + LEAST_SLACK.max(life / 4 / MS_PER_MINUTE)) as i32);
-            if before.is_none() {
-                rows.missing.push(key);
+        let (mut rows, now_ms) = (Self::default(), (now_us / 1_000) as i64);
+        for (number, change) in (0..).zip(changes) {
+            let mut writes = change.writes.iter().peekable();
+            for (key, before) in change.keys.iter().map(|&at| (&keys[at], &before[at])) {
+                let write = writes.next_if(|write| write.key == *key);
+                let expires_ms = write.map_or(0, |write| write.expires_ms as i64);
+                let life = (expires_ms - now_ms).max(0);
+                let least = minutes(expires_ms.max(now_ms));
+                rows.keys.push(key);
+                rows.before.push(before.as_deref().unwrap_or_default());
+                rows.values
+                    .push(write.map(|write| write.value.as_deref().unwrap_or_default()));
+                rows.expires_ms.push(expires_ms);
+                rows.least.push(least as i32);
+                rows.most
+                    .push((least + LEAST_SLACK.max(life / 4 / MS_PER_MINUTE)) as i32);
+                rows.changes.push(number);
+                if before.is_none() {
+                    rows.missing.push(key);
+                }
             }
         }
         rows

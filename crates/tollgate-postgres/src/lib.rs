@@ -34,7 +34,7 @@ mod table;
 mod tls;
 
 pub use builder::{PostgresStoreBuilder, register};
-pub use store::PostgresStore;
+pub use store::{PostgresStore, Row};
 pub use table::{Durability, schema};
 
 /// Compiles the example of the README with the tests.

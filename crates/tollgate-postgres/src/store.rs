@@ -16,6 +16,28 @@ use crate::{Durability, database::Database};
 #[derive(Clone)]
 pub struct PostgresStore(KeyValueStore<Database>);
 
+/// A row of the table: what is stored under a key.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row {
+    /// The limited key, the name of the policy, and the tag of its algorithm: `{acme}:api:t1`.
+    pub key: Vec<u8>,
+    /// The bytes of the state.
+    pub value: Vec<u8>,
+    /// The time at which it equals a fresh state, in milliseconds since the Unix epoch.
+    pub expires_ms: u64,
+}
+
+impl fmt::Debug for Row {
+    /// Leaves out the key and the value: both may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row")
+            .field("bytes", &self.value.len())
+            .field("expires_ms", &self.expires_ms)
+            .finish_non_exhaustive()
+    }
+}
+
 impl PostgresStore {
     pub(crate) fn new(database: Database, lanes: NonZeroUsize, deny_cache_cap: Duration) -> Self {
         Self(KeyValueStore::shared(database, lanes, deny_cache_cap))
@@ -46,6 +68,51 @@ impl PostgresStore {
     /// When the server does not answer, the user may create no table, or there is another one.
     pub async fn create_table(&self, durability: Durability) -> Result<(), Error> {
         self.0.backend().create(durability).await
+    }
+
+    /// Returns up to `most` rows whose keys begin with `begin` and come after the key `after`, in
+    /// the order of the keys, and the server's time in microseconds since the Unix epoch.
+    ///
+    /// It is for the programs of operators. `StoredState` reads the values. One that has expired
+    /// stays for a while, and equals a fresh state.
+    ///
+    /// ```no_run
+    /// # async fn run(store: tollgate_postgres::PostgresStore) -> Result<(), tollgate::Error> {
+    /// let (now_us, rows) = store.rows(b"{acme}", b"", 100).await?;
+    /// let spent = rows.iter().filter(|row| row.expires_ms > now_us / 1_000);
+    /// println!("acme has {} states", spent.count());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As those of [`ping`](Self::ping).
+    pub async fn rows(
+        &self,
+        begin: &[u8],
+        after: &[u8],
+        most: u32,
+    ) -> Result<(u64, Vec<Row>), Error> {
+        // The key that follows another one, and the one that follows all with a beginning.
+        let next = [after, &[0]].concat();
+        let mut before = begin.to_vec();
+        while before.pop_if(|last| *last == u8::MAX).is_some() {}
+        match before.last_mut() {
+            Some(last) => *last += 1,
+            None => before.push(u8::MAX),
+        }
+        let from = if after.is_empty() { begin } else { &next };
+        self.0.backend().rows(from.max(begin), &before, most).await
+    }
+
+    /// Sets a value that does not expire, as the shares that operators set, or removes the row of a
+    /// key, which is then fresh.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`ping`](Self::ping).
+    pub async fn replace(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        self.0.backend().replace(key, value).await
     }
 
     /// Waits until the server has answered, and the table was found.

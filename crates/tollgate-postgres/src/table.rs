@@ -62,10 +62,17 @@ pub(crate) struct Table {
     pub(crate) read: String,
     /// Makes rows for keys that have none, in the order of the keys.
     pub(crate) fill: String,
-    /// Writes values if all keys are as they were read.
+    /// Makes each change whose keys are as they were read. Returns those that are not made: all
+    /// of them as nothing.
     pub(crate) write: String,
     /// Removes rows whose time has come.
     pub(crate) sweep: String,
+    /// Returns the time, and rows from one key on and before another.
+    pub(crate) rows: String,
+    /// Sets a value that does not expire.
+    pub(crate) set: String,
+    /// Removes a value.
+    pub(crate) remove: String,
     /// Returns the comment of the table, and whether the server is a standby.
     pub(crate) check: String,
 }
@@ -103,23 +110,39 @@ impl Table {
             // the newest version of its row.
             write: format!(
                 "WITH asked AS MATERIALIZED (\
-                   SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int4[], $6::int4[]) \
-                   AS asked (key, before, value, expires_ms, least, most)\
+                   SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int4[], $6::int4[], $7::int4[]) \
+                   AS asked (key, before, value, expires_ms, least, most, change)\
                  ), held AS MATERIALIZED (\
-                   SELECT t.value IS NOT DISTINCT FROM asked.before AS is_same \
+                   SELECT asked.change, t.value IS NOT DISTINCT FROM asked.before AS is_same \
                    FROM asked JOIN {quoted} AS t ON t.key = asked.key ORDER BY t.key FOR UPDATE OF t\
                  ), outcome AS MATERIALIZED (\
-                   SELECT count(*) FILTER (WHERE is_same) = cardinality($1) AS is_unchanged FROM held\
+                   SELECT count(*) = cardinality($1) AS is_whole, \
+                     coalesce(array_agg(change) FILTER (WHERE NOT is_same), '{{}}') AS others FROM held\
+                 ), written AS (\
+                   UPDATE {quoted} AS t SET value = asked.value, expires_ms = asked.expires_ms, \
+                     sweep_at = CASE WHEN t.sweep_at BETWEEN asked.least AND asked.most THEN t.sweep_at ELSE asked.most END \
+                   FROM asked, outcome \
+                   WHERE outcome.is_whole AND asked.change <> ALL (outcome.others) AND t.key = asked.key \
+                     AND asked.value IS NOT NULL\
                  ) \
-                 UPDATE {quoted} AS t SET value = asked.value, expires_ms = asked.expires_ms, \
-                   sweep_at = CASE WHEN t.sweep_at BETWEEN asked.least AND asked.most THEN t.sweep_at ELSE asked.most END \
-                 FROM asked, outcome \
-                 WHERE outcome.is_unchanged AND t.key = asked.key AND asked.value IS NOT NULL"
+                 SELECT CASE WHEN is_whole THEN others END FROM outcome"
             ),
             sweep: format!(
                 "DELETE FROM {quoted} WHERE key = ANY (ARRAY(\
                    SELECT key FROM {quoted} WHERE sweep_at < $1 ORDER BY sweep_at LIMIT $2 FOR UPDATE SKIP LOCKED))"
             ),
+            rows: format!(
+                "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8, found.* \
+                 FROM (SELECT 1) AS one LEFT JOIN LATERAL (\
+                   SELECT key, value, expires_ms FROM {quoted} \
+                   WHERE key >= $1 AND key < $2 AND value <> '' ORDER BY key LIMIT $3) AS found ON true"
+            ),
+            set: format!(
+                "INSERT INTO {quoted} (key, value, expires_ms, sweep_at) VALUES ($1, $2, 0, {}) \
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                i32::MAX
+            ),
+            remove: format!("DELETE FROM {quoted} WHERE key = $1"),
             check: format!(
                 "SELECT obj_description('{quoted}'::regclass, 'pg_class'), pg_is_in_recovery()"
             ),

@@ -67,6 +67,7 @@
 //! | `descriptors` | file, descriptor | the rules of one level |
 //! | `compat` + | file | `native` or `envoy`: see [`Compat`] |
 //! | `priorities` + | file | classes of requests, each with the share of every limit that it may spend: see [`PriorityClass`] |
+//! | `fair_shares` + | file | each customer gets the same share of every limit, see [below](#fair-shares) |
 //! | `networks` + | file | clients that are never limited or never served, see [below](#networks), feature `http` |
 //! | `rate_limits` + | file | how descriptors are made from requests: see `Descriptors`, feature `http` |
 //! | `key` | descriptor | the key of an entry |
@@ -81,6 +82,7 @@
 //! | `prefix_v6` + | descriptor | the bits of an IPv6 address that have one counter, 32 to 128 |
 //! | `on_outage` + | descriptor | `allow`, `fail` or `local`: the answer while the store is away |
 //! | `name`, `ceiling`, `key`, `value` + | class | the name of a class, its share as in `60%`, and the entry that its requests have |
+//! | `key`, `weights` + | fair shares | the key of the entry whose value is the customer, and how many shares a customer gets, 1 to 1000, as in `{acme: 4}`; without it, one |
 //! | `unit`, `requests_per_unit` | limit | an amount for each window: see [`Unit`]; 0 denies every request |
 //! | `unlimited` | limit | nothing is counted |
 //! | `name`, `replaces` | limit | where this limit applies to a request, the limits named in `replaces` do not |
@@ -89,8 +91,9 @@
 //! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
 //! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
 //! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
+//! | `begins` + | limit | beside `time_zone`: the local time at which a period begins, as in `2026-01-17T09:30`; with `window: 30d` in place of `unit` every 30 days |
 //! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see [below](#leases) |
-//! | `unranked` + | limit | `true`: the limit is whole for every class of `priorities`, see [`Policy::unranked`](tollgate::Policy::unranked) |
+//! | `unranked` + | limit | `true`: the limit is whole for every class of `priorities` and for every customer, see [`Policy::unranked`](tollgate::Policy::unranked) |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
 //! A descriptor of a request finds its limit entry by entry: the first entry among the
@@ -119,6 +122,14 @@
 //! leased limit that is ranked must not have a class with a `ceiling` below 100%, because units
 //! that are taken in advance have no priority.
 //!
+//! # Fair shares
+//!
+//! With `fair_shares: {key: tenant}`, each tenant gets the same share of every limit that tenants
+//! share: see [`LimiterBuilder::fair_shares`](tollgate::LimiterBuilder::fair_shares). The tenant of
+//! a request is the value of its first entry with this key. Requests without one have the share of
+//! one tenant together. Limits that are shared are buckets with a `burst` of 10 or more, and not
+//! leased. A limit below an entry `tenant` belongs to one tenant, and says `unranked: true`.
+//!
 //! # Networks
 //!
 //! ```yaml
@@ -142,7 +153,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `calendar` | yes | the field `time_zone`: windows of the calendar |
+//! | `calendar` | yes | the fields `time_zone` and `begins`: windows of the calendar |
 //! | `toml` | yes | files that end in `.toml` |
 //! | `watch` | yes | `Rules::watch` and `Rules::reload_on_hangup` |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
@@ -182,6 +193,7 @@ mod compile;
 mod descriptor;
 mod document;
 mod error;
+mod fair_shares;
 mod limiter;
 mod lint;
 mod load;

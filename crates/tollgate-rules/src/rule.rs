@@ -44,8 +44,9 @@ pub enum Limit {
 
 impl fmt::Display for Limit {
     /// Writes the quotas as in `100/min and 5/s`, a window of the calendar as in
-    /// `10000/month in Europe/Berlin`, and a leased quota as in `1000/s leased`. Ends in `unranked`
-    /// for a quota that no priority ranks.
+    /// `10000/month in Europe/Berlin`, one that begins at a time of its own as in
+    /// `10000/month in Europe/Lisbon from 2026-01-17T09:30`, and a leased quota as in
+    /// `1000/s leased`. Ends in `unranked` for a quota that no priority ranks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -66,7 +67,14 @@ fn quota_text(policy: &Policy) -> String {
         .strip_prefix("calendar_window(")
         .and_then(|parts| parts.strip_suffix(')'));
     let quota = match calendar.and_then(|parts| parts.split_once(", ")) {
-        Some((unit, zone)) => format!("{}/{unit} in {zone}", policy.quota().amount()),
+        Some((unit, zone)) => {
+            let is_one = |unit: Unit| unit.duration() == policy.quota().period();
+            let quota = match unit.parse().is_ok_and(is_one) {
+                true => format!("{}/{unit}", policy.quota().amount()),
+                false => policy.quota().to_string(),
+            };
+            format!("{quota} in {}", zone.replace(", ", " from "))
+        }
         None => policy.quota().to_string(),
     };
     let leased = if policy.lease().is_some() {

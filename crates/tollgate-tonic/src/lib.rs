@@ -20,7 +20,7 @@
 //! const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(5).with_burst(10));
 //!
 //! let limiter = Limiter::new(MemoryStore::new(), BURST);
-//! let layer = tollgate_tonic::layer(limiter.clone(), PeerIp::new());
+//! let layer = tollgate_tonic::layer(limiter.clone(), PeerIp);
 //! let server = Server::builder().layer(layer);
 //! // server.add_service(GreeterServer::new(greeter)).serve(address).await?;
 //! assert_eq!(limiter.name(), "burst"); // The name in logs and metrics.
@@ -68,7 +68,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let store = ScriptedStore::deny(Duration::from_secs(7));
 //! let limiter = Limiter::new(store.clone(), Policy::token_bucket("burst", Quota::per_second(5)));
-//! let service = tollgate_tonic::layer(limiter, PeerIp::new())
+//! let service = tollgate_tonic::layer(limiter, PeerIp)
 //!     .layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
 //!
 //! let peer: SocketAddr = ([192, 0, 2, 7], 50_000).into();

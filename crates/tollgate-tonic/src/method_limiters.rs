@@ -33,7 +33,7 @@ use crate::{
 ///     // A stream spends from the quota of the service and from a quota of its own.
 ///     .method("/helloworld.Greeter/SayHelloStream", Limiter::new(store, [GREETER, STREAMS]))
 ///     .exempt("grpc.health.v1.Health");
-/// let layer = tollgate_tonic::layer(methods, PeerIp::new());
+/// let layer = tollgate_tonic::layer(methods, PeerIp);
 /// # let _ = layer;
 /// ```
 #[must_use = "limiters have no effect until they are given to a layer"]

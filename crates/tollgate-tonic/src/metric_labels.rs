@@ -24,7 +24,7 @@ use crate::path::{checked_service, service_and_method};
 /// use tollgate_tonic::{key::PeerIp, metric_labels};
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-/// let layer = tollgate_tonic::builder(limiter, PeerIp::new())
+/// let layer = tollgate_tonic::builder(limiter, PeerIp)
 ///     .metric_labels(metric_labels(["/helloworld.Greeter/SayHello", "/helloworld.Greeter/SayHelloStream"]))
 ///     .build();
 /// # let _ = layer;

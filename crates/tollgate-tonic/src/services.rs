@@ -53,7 +53,7 @@ pub fn services<N: Into<String>>(
 /// assert!(health_and_reflection()(&health));
 ///
 /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-/// let layer = tollgate_tonic::builder(limiter, PeerIp::new()).exempt(health_and_reflection()).build();
+/// let layer = tollgate_tonic::builder(limiter, PeerIp).exempt(health_and_reflection()).build();
 /// # let _ = layer;
 /// ```
 pub fn health_and_reflection() -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {

@@ -24,7 +24,7 @@
 //! let limiter = Limiter::new(MemoryStore::new(), BURST);
 //! let app: Router = Router::new()
 //!     .route("/", get(|| async { "hello" }))
-//!     .route_layer(RateLimitLayer::new(limiter, PeerIp::new()))
+//!     .route_layer(RateLimitLayer::new(limiter, PeerIp))
 //!     .route("/healthz", get(|| async { "ok" }));
 //!
 //! // `app.into_make_service_with_connect_info::<SocketAddr>()` adds the address of the peer to each
@@ -59,7 +59,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] and [`Meter`] are extractors |
+//! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedRoute`; [`Decisions`] and [`Meter`] are extractors |
 //! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
 //! | `ws` | no | `ws::LimitedSocket` charges the messages of axum's WebSockets |
 //! | `outgoing` | no | `outgoing::OutgoingLayer` keeps outgoing calls below the limit of another service, and repeats what it refused |

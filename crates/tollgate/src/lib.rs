@@ -183,11 +183,11 @@ pub use error::{Error, ErrorKind};
 #[doc(inline)]
 pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
 pub use model::{
-    Algorithm, Cost, Costs, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
+    Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
     PolicySet, Priority, Quota,
 };
 #[cfg(feature = "calendar")]
-pub use model::{CalendarUnit, TimeZone};
+pub use model::{Anchor, CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use redis::RedisStore;

@@ -76,7 +76,7 @@ pub fn charge(
     costs: &Costs,
     ceilings: Option<&[Ceiling]>,
 ) -> Result<Charge, Error> {
-    let charge = costs.charge(policies)?;
+    let charge = costs.estimate(policies)?;
     Ok(match ceilings {
         Some(ceilings) => charge.under(ceilings.iter().copied()),
         None => charge,

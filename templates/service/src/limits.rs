@@ -6,7 +6,7 @@ use axum::{extract::Request, middleware::Next, response::Response};
 use tollgate::{Key, Limiter, Policy, PolicySet, Quota, Store, limiter::DeniedKeys};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer, TieredLimiters,
-    key::{Extension, PeerIp},
+    key::{FromExtension, PeerIp},
 };
 
 // All plans have their policies under the same names: an account that changes its plan keeps what
@@ -48,7 +48,7 @@ pub(crate) fn layer(store: &Arc<dyn Store>, denied_keys: &DeniedKeys) -> RateLim
         .tier(Plan::Free, limiter("free", FREE.into()))
         .tier(Plan::Pro, limiter("pro", PRO.into()))
         .exempt(Plan::Staff);
-    RateLimitLayer::new(tiers, Extension::<Account>::optional().or(PeerIp::new()))
+    RateLimitLayer::new(tiers, FromExtension::<Account>::optional().or(PeerIp))
 }
 
 /// Stores the account and its plan in the request.

@@ -10,7 +10,10 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate::{
     Cost, Costs, Decision, Error, ErrorKind, Key, Policy, PolicySet, Store,
     reservation::{ReservationId, Settlement},
-    store::{Ceiling, Check, Clock, KeyValue, KeyValueStore, Snapshot, StoreFuture, Write},
+    store::{
+        Ceiling, Change, Check, Clock, KeyValue, KeyValueStore, PermitGrant, PermitRequest,
+        Snapshot, StoreFuture,
+    },
     testing,
 };
 
@@ -150,28 +153,34 @@ impl KeyValue for Map {
         })
     }
 
-    async fn write(&self, read: Self::Read, writes: Vec<Write>) -> Result<bool, Error> {
+    async fn write(&self, read: Self::Read, changes: Vec<Change>) -> Result<Vec<bool>, Error> {
         tokio::task::yield_now().await;
         let mut content = self.content();
-        let is_injected = self.conflicts > 0 && content.dice.below(self.conflicts) == 0;
-        let is_changed = |(key, write): &(Vec<u8>, Option<u64>)| {
-            content.values.get(key).map(|found| found.2) != *write
-        };
-        if is_injected || read.iter().any(is_changed) {
-            content.refused += 1;
-            return Ok(false);
-        }
-        content.writes += 1;
-        let at = content.writes;
-        for write in writes {
-            match write.value {
-                Some(value) => content
-                    .values
-                    .insert(write.key, (value, write.expires_ms, at)),
-                None => content.values.remove(&write.key),
+        let mut written = Vec::new();
+        for change in changes {
+            let is_injected = self.conflicts > 0 && content.dice.below(self.conflicts) == 0;
+            let is_changed = |at: &usize| {
+                let (key, write) = &read[*at];
+                content.values.get(key).map(|found| found.2) != *write
             };
+            let is_refused = is_injected || change.keys.iter().any(is_changed);
+            written.push(!is_refused);
+            if is_refused {
+                content.refused += 1;
+                continue;
+            }
+            content.writes += 1;
+            let at = content.writes;
+            for write in change.writes {
+                match write.value {
+                    Some(value) => content
+                        .values
+                        .insert(write.key, (value, write.expires_ms, at)),
+                    None => content.values.remove(&write.key),
+                };
+            }
         }
-        Ok(true)
+        Ok(written)
     }
 }
 
@@ -208,7 +217,16 @@ impl InMap {
     /// When no runtime can be made.
     #[must_use]
     pub fn new() -> Self {
-        let clock = Clock::manual(START_US);
+        Self::on(Clock::manual(START_US))
+    }
+
+    /// Creates such a store on this clock.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    #[must_use]
+    pub fn on(clock: Clock) -> Self {
         let map = Map::new(clock.clone()).with_conflicts(4);
         let runtime = Builder::new_current_thread()
             .enable_time()
@@ -227,6 +245,16 @@ impl<K: KeyValue, B> Adapted<K, B> {
             store,
             runtime,
         }
+    }
+
+    /// Decides a call for permits.
+    ///
+    /// # Panics
+    ///
+    /// When the store does not answer.
+    pub fn permits(&self, request: PermitRequest<'_>) -> PermitGrant {
+        let answer = self.store.permits(request);
+        self.runtime.block_on(answer).expect("an answer")
     }
 
     /// Calls what shows the bytes.

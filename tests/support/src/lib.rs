@@ -34,7 +34,7 @@ pub use crowd::{Crowd, Turns, run_crowd};
 pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;
-pub use in_postgres::{POSTGRES, Rows, client, in_postgres, new_table};
+pub use in_postgres::{Churned, POSTGRES, Rows, churn, client, in_postgres, new_table};
 pub use leases::{
     Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms,
     most_above, run_lease_replica,

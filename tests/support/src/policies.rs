@@ -94,8 +94,9 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
             Algorithm::CalendarWindow { .. } => calendar(dice),
             other => other,
         };
-        if let Algorithm::CalendarWindow { unit, .. } = algorithm {
-            period_us = unit.nominal().as_micros() as u64;
+        if let Algorithm::CalendarWindow { unit, anchor, .. } = algorithm {
+            let every = anchor.map_or(1, |_| dice.pick(&[1, 1, 2, 3]));
+            period_us = every * unit.nominal().as_micros() as u64;
         }
         let mut quota = Quota::try_new(amount, Duration::from_micros(period_us)).expect("a quota");
         if algorithm.has_burst() && dice.below(2) == 0 {
@@ -176,11 +177,12 @@ pub fn longest_us(policy: &Policy) -> u64 {
     longest.as_micros() as u64
 }
 
-/// Draws a calendar window.
+/// Draws a calendar window. Every second one has an anchor: days that few months have, and times
+/// around which clocks are changed.
 ///
 /// # Panics
 ///
-/// Never: every zone of the list exists.
+/// Never: every zone and every anchor of the lists exists.
 pub fn calendar(dice: &mut Dice) -> Algorithm {
     let zones = [
         "UTC",
@@ -190,9 +192,18 @@ pub fn calendar(dice: &mut Dice) -> Algorithm {
         "Pacific/Kiritimati",
         "-09:30",
     ];
+    let anchors = [
+        "2026-01-31T09:30",
+        "2096-02-29T00:30",
+        "2095-08-30T02:30:15",
+        "2026-03-29T01:15",
+        "2098-12-31T23:59:59",
+    ];
+    let anchor = (dice.below(2) == 0).then(|| dice.pick(&anchors));
     Algorithm::CalendarWindow {
         unit: dice.pick(&CalendarUnit::ALL),
         zone: dice.pick(&zones).parse().expect("a zone"),
+        anchor: anchor.map(|anchor| anchor.parse().expect("an anchor")),
     }
 }
 

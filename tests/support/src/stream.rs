@@ -818,7 +818,7 @@ fn compare_taken(
             }
             Step::Reserve {
                 ceilings, expected, ..
-            } => match reserved(&script.under(ceilings.clone()), &reply) {
+            } => match reserved(&script.under(ceilings.clone()), Cost::ZERO, &reply) {
                 Ok(decision) if (figures(&decision), costs_of(&decision)) == *expected => {}
                 other => return Err(format!("{}: reserved {other:?}", place())),
             },

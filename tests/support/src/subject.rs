@@ -392,12 +392,16 @@ impl InRedis {
     }
 }
 
-/// Reads the reply of a reservation.
+/// Reads the reply of a reservation of these costs.
 ///
 /// # Errors
 ///
 /// The reply is not one that the script makes.
-pub fn reserved(script: &Script, reply: &Reply) -> Result<Decision, tollgate::Error> {
+pub fn reserved(
+    script: &Script,
+    costs: impl Into<Costs>,
+    reply: &Reply,
+) -> Result<Decision, tollgate::Error> {
     let (status, record) = match reply {
         Reply::Array(parts) => match parts.as_slice() {
             [status, Reply::Bulk(record)] => (status.int(), record.as_slice()),
@@ -405,7 +409,7 @@ pub fn reserved(script: &Script, reply: &Reply) -> Result<Decision, tollgate::Er
         },
         _ => (-1, &[][..]),
     };
-    script.reserved(status, record)
+    script.reserved(costs, status, record)
 }
 
 /// Returns the integers of a reply, which is a list of integers or one integer.
@@ -512,9 +516,13 @@ impl Subject for InRedis {
         life_us: u64,
     ) -> Decision {
         let script = Script::new(policies.clone()).under(ceilings.map(<[_]>::to_vec));
-        self.load(script.reserve_text());
+        self.load(if costs.cascades() {
+            script.cascade_text()
+        } else {
+            script.reserve_text()
+        });
         let reply = self.run(&script.reserve(key, id, costs.clone(), life_us, Some(self.now_us)));
-        reserved(&script, &reply).expect("a decision")
+        reserved(&script, costs.clone(), &reply).expect("a decision")
     }
 
     fn commit(

@@ -10,12 +10,14 @@ mod answers;
 mod bound;
 mod branches;
 mod calendar;
+mod cascades;
 mod ceilings;
 mod changes;
 mod clock;
 mod cost;
 mod damage;
 mod expiry;
+mod fair_shares;
 mod looks;
 mod priorities;
 mod refunds;
@@ -25,7 +27,7 @@ mod waiting;
 
 use std::{thread, time::Duration};
 
-use tollgate::{Algorithm, Decision, Key, PolicySet, testing::ALGORITHMS};
+use tollgate::{Algorithm, Decision, Key, PolicySet, store::Clock, testing::ALGORITHMS};
 use tollgate_test_support::{
     Dice, InMap, InMemory, InRedis, POSTGRES, Rows, START_US, Subject, in_postgres, stream,
 };
@@ -33,7 +35,7 @@ use tollgate_test_support::{
 /// Tries a law with every algorithm on every store; more often in process, where a try is cheap.
 fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
     let mut redis = InRedis::new();
-    let mut postgres = in_postgres(&POSTGRES);
+    let mut postgres = in_postgres(&POSTGRES, Clock::manual(START_US));
     // A call of PostgreSQL takes two trips: each law is tried there with every fourth algorithm, or
     // with all of them in a full run. The length of its name says where a law begins, so that each
     // algorithm has its turn.

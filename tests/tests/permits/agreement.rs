@@ -3,17 +3,15 @@
 
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
-
 use tollgate::{
     Key, MemoryStore, Store,
     permits::Concurrency,
-    store::{Clock, KeyValueStore, PermitGrant},
+    store::{Clock, KeyValue, PermitGrant, PermitRequest},
     testing,
 };
 use tollgate_test_support::{
-    Deployment, Dice, InRedis, Kind, Map, START_US, Stored, calls, integers, mistakes,
-    stored_state, stream,
+    Adapted, Bytes, Deployment, Dice, InMap, InRedis, Kind, POSTGRES, START_US, Stored, calls,
+    in_postgres, integers, mistakes, stored_state, stream,
 };
 use tollgate_tests::expiry_command;
 
@@ -29,13 +27,16 @@ struct Answered {
     stored: Option<Stored>,
 }
 
+/// Grants what a call asks for, and returns what is then stored under this name.
+type Twin = Box<dyn Fn(PermitRequest<'_>, &str) -> (PermitGrant, Option<Stored>)>;
+
 /// Calls as replicas make them, and as they never should.
 struct Stream {
     dice: Dice,
     clock: Clock,
     store: MemoryStore,
-    /// A store that has to grant the same, and what it stores.
-    twin: Option<(KeyValueStore<Map>, Map, Runtime)>,
+    /// A store that has to grant and to store the same.
+    twin: Option<Twin>,
     now_us: u64,
     policy: Concurrency,
     replicas: u64,
@@ -115,14 +116,10 @@ impl Stream {
             .expect("in process")
             .expect("an answer");
         let stored = testing::stored_permits(&self.store, &key, "streams").map(Stored::from);
-        if let Some((twin, map, runtime)) = &self.twin {
+        if let Some(twin) = &self.twin {
             let at = calls::permit_key("streams", &key).replacen("tollgate:", "", 1);
-            assert_eq!(
-                runtime.block_on(twin.permits(request)).expect("an answer"),
-                grant,
-                "{request:?}"
-            );
-            assert_eq!(map.get(at.as_bytes()), stored, "{request:?}");
+            let expected = (grant, stored.clone());
+            assert_eq!(twin(request, &at), expected, "{request:?}");
         }
         Answered {
             words,
@@ -179,17 +176,29 @@ fn the_script_agrees_with_the_pure_function() {
     }
 }
 
+fn twin<B: Bytes + 'static>(adapted: Adapted<impl KeyValue, B>) -> Twin {
+    Box::new(move |request, at| {
+        let grant = adapted.permits(request);
+        let stored = adapted.with_bytes(|bytes, runtime| bytes.stored(at.as_bytes(), runtime));
+        (grant, stored)
+    })
+}
+
 #[test]
 fn the_adapter_over_a_map_grants_and_stores_as_in_process() {
     for seed in 0..8 {
         let mut stream = Stream::new(seed);
-        let map = Map::new(stream.clock.clone()).with_conflicts(4);
-        let runtime = Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .expect("a runtime");
-        stream.twin = Some((KeyValueStore::new(map.clone()), map, runtime));
+        stream.twin = Some(twin(InMap::on(stream.clock.clone())));
         (0..BATCH).for_each(|_| drop(stream.next("")));
+    }
+}
+
+#[test]
+fn the_adapter_over_postgres_grants_and_stores_as_in_process() {
+    for seed in 0..8 {
+        let mut stream = Stream::new(seed);
+        stream.twin = Some(twin(in_postgres(&POSTGRES, stream.clock.clone())));
+        (0..stream::part_of(400)).for_each(|_| drop(stream.next("")));
     }
 }
 

@@ -2,7 +2,7 @@
 //! callers that wait, processes with wrong clocks, the quickstart, the examples of gRPC, of sessions, of
 //! actix-web, of reqwest-middleware, of priorities, of
 //! enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
-//! limits come from a database, that defers jobs, of outgoing calls, of a language model, of long
+//! limits come from a database or renew with the customer, that defers jobs, of outgoing calls, of a language model, of long
 //! exports, of WebSockets, with metrics for Prometheus, and that counts in a file, and the
 //! playground.
 
@@ -14,6 +14,7 @@ mod deferred_jobs;
 mod enforcement;
 mod events;
 mod export_permits;
+mod fair_shares;
 mod grpc;
 mod http;
 mod leases;
@@ -28,6 +29,7 @@ mod priorities;
 mod prometheus;
 mod queue;
 mod quickstart;
+mod renewals;
 mod replicas;
 mod reqwest_middleware;
 mod rules;

@@ -29,6 +29,14 @@ fn reports_and_orders() {
             .filter(|at| http::send(instances[at % 2].1, "GET", path, &[]).0 == 200)
             .count()
     };
+    // All exports of one customer, through both instances, leave some to another one.
+    let export = |at: usize, customer: &str| {
+        let fields = [("x-api-key", customer)];
+        http::send(instances[at % 2].1, "GET", "/exports", &fields).0
+    };
+    let exported = (0..40).filter(|&at| export(at, "heavy") == 200).count();
+    assert!((1..20).contains(&exported), "{exported} exports");
+    assert_eq!(export(0, "light"), 200);
     let reports = passed("/reports", 20);
     let orders = passed("/orders", 10);
     // One unit accrues in 6 s.

@@ -175,6 +175,7 @@ a charge of the same second is expected at the server
         Algorithm::CalendarWindow {
             unit: CalendarUnit::Day,
             zone: TimeZone::UTC,
+            anchor: None,
         },
         r"
 units that lapse in a calendar window are written in place

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod batches;
+mod cascades;
 mod decimal_arguments;
 mod large_quotas;
 mod largest_sets;
@@ -22,6 +23,7 @@ use tollgate_test_support::{
 const CALENDAR: Algorithm = Algorithm::CalendarWindow {
     unit: CalendarUnit::Month,
     zone: TimeZone::UTC,
+    anchor: None,
 };
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };

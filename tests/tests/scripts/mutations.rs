@@ -211,14 +211,20 @@ one more than the calendar window holds
 - used_1 + cost_1 <= amount_1
 + used_1 <= amount_1
 units of the period before count
-- if old_start >= start_1 and old_used > 0
+- if old_stop > start_1 and old_used > 0
 + if old_used > 0
+units are forgotten when the anchor moves
+- if old_stop > start_1 and old_used > 0
++ if old_start >= start_1 and old_used > 0
 a clock that goes back gives units twice
-- elseif old_start == stop_1 then
-+ elseif false then
-a period far ahead is not mended
-- if old_start > stop_1 then
+- if old_start == stop_1 then
 + if false then
+a period far ahead is not mended
+- mended_1 = old_stop > stop_1
++ mended_1 = false
+units of a longer period count in the next one, too
+- mended_1 = old_stop > stop_1
++ mended_1 = old_start > stop_1
 a refund crosses into a newer period
 - if spent >= start_1 then
 + if true then

@@ -2,16 +2,19 @@
 //! share.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use tokio::runtime;
+use tokio::{runtime, sync::Barrier};
 use tollgate::{
     Cost, Error, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, Store,
     permits::Concurrency,
     reservation::{ReservationId, Settlement},
-    store::{Check, Clock, Deadline, KeyValue, KeyValueStore, Snapshot, Write},
+    store::{Change, Check, Clock, Deadline, KeyValue, KeyValueStore, Snapshot},
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{Dice, Map, START_US, decided, patient_limiter, policies, remaining};
@@ -101,6 +104,31 @@ async fn checks_that_wait_are_read_and_written_together_and_a_denial_writes_noth
         (START_US + 86_400_000_000) / 1_000_000 * 1_000 + 1_000,
         "it expires when it is fresh"
     );
+}
+
+/// On one worker, as a task that is started runs before those that were woken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn callers_that_are_answered_together_are_one_batch_again() {
+    let (map, start) = (map(), Arc::new(Barrier::new(8)));
+    let policy = Policy::token_bucket("api", Quota::per_day(50));
+    let limiter = patient_limiter(KeyValueStore::new(map.clone()), policy);
+    let caller = |key: u64| {
+        let (limiter, start) = (limiter.clone(), Arc::clone(&start));
+        tokio::spawn(async move {
+            start.wait().await;
+            for _ in 0..10 {
+                let decision = limiter.check(key).await.expect("a decision");
+                assert!(decision.is_allowed());
+            }
+        })
+    };
+    let callers: Vec<_> = (0..8).map(caller).collect();
+    for caller in callers {
+        caller.await.expect("a task");
+    }
+    // The runtime may look at other tasks in between, once in 61 of them.
+    let reads = map.reads();
+    assert!((10..=14).contains(&reads), "{reads} batches");
 }
 
 #[tokio::test]
@@ -217,6 +245,54 @@ async fn a_check_that_others_are_always_faster_than_ends_at_its_deadline() {
     );
 }
 
+/// Another process changes the state of one key before each of the first writes.
+struct Disturbed(Map, Mutex<(u32, Vec<usize>)>);
+
+impl KeyValue for Disturbed {
+    type Read = <Map as KeyValue>::Read;
+
+    async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Self::Read>, Error> {
+        self.1.lock().expect("no panic").1.push(keys.len());
+        self.0.read(keys).await
+    }
+
+    async fn write(&self, read: Self::Read, changes: Vec<Change>) -> Result<Vec<bool>, Error> {
+        {
+            let mut left = self.1.lock().expect("no panic");
+            if left.0 > 0 {
+                left.0 -= 1;
+                self.0.plant(b"{hot}:api:t1", b"");
+            }
+        }
+        self.0.write(read, changes).await
+    }
+}
+
+#[tokio::test]
+async fn calls_that_others_were_faster_than_are_decided_again_alone() {
+    let map = map();
+    let store = KeyValueStore::new(Disturbed(map.clone(), Mutex::new((2, Vec::new()))));
+    let api = Policy::token_bucket("api", Quota::per_day(3));
+    let plan = Policy::token_bucket("plan", Quota::per_day(9));
+    let (one, two) = (
+        patient_limiter(store.clone(), api.clone()),
+        patient_limiter(store.clone(), [api, plan]),
+    );
+    let mut checks: Vec<_> = (0..20_u64)
+        .map(|key| one.check(key).into_future())
+        .collect();
+    checks.extend((0..4).map(|_| one.check("hot").into_future()));
+    checks.push(two.check("hot").into_future());
+    checks.push(two.check("cold").into_future());
+    let decisions = in_order(checks).await;
+    let denied: Vec<_> = (0..26).filter(|at| decisions[*at].is_denied()).collect();
+    assert_eq!(denied, [23, 24], "the fourth and the fifth of three units");
+    let reads = store.backend().1.lock().expect("no panic").1.clone();
+    // The states of 20 keys, of two policies of `cold` and of `hot`; then those of `hot` alone.
+    assert_eq!(reads, [24, 2, 2]);
+    assert!(map.get(b"{cold}:plan:t1").is_some());
+}
+
 /// Does not answer the first time.
 struct Stuck(Map, AtomicBool);
 
@@ -230,8 +306,8 @@ impl KeyValue for Stuck {
         self.0.read(keys).await
     }
 
-    async fn write(&self, read: Self::Read, writes: Vec<Write>) -> Result<bool, Error> {
-        self.0.write(read, writes).await
+    async fn write(&self, read: Self::Read, changes: Vec<Change>) -> Result<Vec<bool>, Error> {
+        self.0.write(read, changes).await
     }
 }
 

@@ -12,11 +12,15 @@ use tollgate::{
 };
 use tollgate_postgres::{Durability, PostgresStore, PostgresStoreBuilder, schema};
 use tollgate_test_support::{
-    Dice, PATIENCE, POSTGRES, START_US, client, new_table, patient_limiter, policies, remaining,
+    Dice, PATIENCE, POSTGRES, START_US, churn, client, new_table, patient_limiter, policies,
+    remaining,
 };
 use tollgate_tests::{PostgresServer, Proxy, wait};
 
-use crate::suite::decisions::{agree, each_algorithm, in_order, ranks_agree};
+use crate::suite::{
+    decisions::{agree, each_algorithm, in_order, ranks_agree},
+    fair_shares,
+};
 
 /// Returns a builder of a store on this table of the server of the program.
 fn builder(table: &str) -> PostgresStoreBuilder {
@@ -272,6 +276,17 @@ async fn expired_rows_are_removed() {
     .await;
 }
 
+/// Most rows change again and again, some come once, and time goes on.
+#[tokio::test]
+async fn a_table_that_changes_all_the_time_stays_small_and_its_updates_touch_no_index() {
+    let churned = churn(&POSTGRES, 20, 600, Some("VACUUM")).await;
+    assert!(churned.hot > 0.9, "{churned:?}");
+    // Rows that came once stay for some six minutes.
+    assert!((100..=100 + 8 * 60).contains(&churned.rows), "{churned:?}");
+    let (early, late) = (churned.bytes[9], churned.bytes[19]);
+    assert!(4 * late <= 5 * early, "{churned:?}");
+}
+
 #[tokio::test]
 async fn a_table_is_made_by_a_migration_by_a_call_or_by_the_first_use() {
     let table = new_table();
@@ -327,8 +342,8 @@ async fn a_table_is_made_by_a_migration_by_a_call_or_by_the_first_use() {
 #[tokio::test]
 async fn a_policy_that_is_leased_is_refused_when_the_limiter_is_built() {
     let store = builder(&new_table()).connect().await.expect("a store");
-    let limiter = Limiter::builder(store).policies(daily(9_000).leased(Lease::new()));
-    let error = limiter.try_build().expect_err("it leases nothing");
+    let limiter = || Limiter::builder(store.clone()).policies(daily(9_000).leased(Lease::new()));
+    let error = limiter().try_build().expect_err("it leases nothing");
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
         (
@@ -336,6 +351,9 @@ async fn a_policy_that_is_leased_is_refused_when_the_limiter_is_built() {
             "the store does not lease, and the policy \"api\" is leased"
         )
     );
+    let build = std::panic::AssertUnwindSafe(|| limiter().build());
+    let panic = std::panic::catch_unwind(build).expect_err("it leases nothing");
+    assert_eq!(panic.downcast_ref(), Some(&error.to_string()));
 }
 
 #[tokio::test]
@@ -623,4 +641,29 @@ async fn replicas_count_themselves_and_limits_are_shown_and_enforced_as_operator
         rows.len() == 1 && rows[0].get::<_, String>(0).lines().count() == 1
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_customer_that_is_heavy_in_another_process_is_heavy_here() {
+    let table = new_table();
+    let store = builder(&table).connect().await.expect("a store");
+    let client = client(&POSTGRES).await;
+    let key = format!("{{replicas}}:{}", fair_shares::name());
+    let read = format!(
+        "SELECT convert_from(value, 'UTF8') FROM {table} WHERE key = convert_to('{key}', 'UTF8')"
+    );
+    let told = async || {
+        let row = client.query_opt(&read, &[]).await.expect("an answer");
+        row.map(|row| row.get(0)).unwrap_or_default()
+    };
+    let tell = async |entry: &str| {
+        let line = format!(
+            "convert_to((1000 * extract(epoch from now()))::bigint || E'\\tother\\t {entry}\\n', 'UTF8')"
+        );
+        let add = format!(
+            "UPDATE {table} SET value = value || {line} WHERE key = convert_to('{key}', 'UTF8')"
+        );
+        client.batch_execute(&add).await.expect("a line");
+    };
+    fair_shares::a_heavy_customer_of_others_is_heavy_here(store, told, tell).await;
 }

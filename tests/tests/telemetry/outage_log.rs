@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Decision, Error, ErrorKind, Key, Lease, Limiter, MemoryStore, Policy, Quota, RedisStore, Store,
+    Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota, RedisStore, Store,
     permits::{Concurrency, ConcurrencyLimiter},
     store::{Check, CheckFuture, ReplicaGroup, StoreFuture},
     test_util::FaultyStore,
@@ -380,21 +380,4 @@ async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number()
         !is_degraded(&limiter, "acme").await,
         "checks are decided by the store all the same"
     );
-}
-
-#[tokio::test]
-async fn a_limiter_says_when_its_store_does_not_lease() {
-    const LEASED: Policy =
-        Policy::token_bucket("leased", Quota::per_second(1_000)).leased(Lease::new());
-    let (log, _guard) = Log::of_this_thread();
-    let _ = Limiter::new(MemoryStore::new(), LEASED);
-    let _ = limiter(Overloaded(MemoryStore::new()));
-    assert_eq!(log.text(), "");
-    let _ = Limiter::new(Overloaded(MemoryStore::new()), LEASED);
-    let text = log.text();
-    assert!(
-        text.contains("the store does not lease") && text.contains("limiter=\"leased\""),
-        "{text}"
-    );
-    assert_eq!(text.lines().count(), 1, "{text}");
 }

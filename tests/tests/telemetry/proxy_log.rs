@@ -15,7 +15,7 @@ fn a_peer_that_seems_to_be_a_proxy_is_logged_once_without_addresses() {
             .extension(peer)
             .header(header, "for=203.0.113.9");
         let (parts, ()) = request.body(()).expect("a request").into_parts();
-        PeerIp::new().extract(&parts).expect("a key");
+        PeerIp.extract(&parts).expect("a key");
     };
     // A client writes what it likes, and a service of the own network is a client, too.
     limit("198.51.100.7:4711", "x-forwarded-for");

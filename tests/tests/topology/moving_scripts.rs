@@ -134,6 +134,7 @@ fn sets() -> Vec<PolicySet> {
     let calendar = Algorithm::CalendarWindow {
         unit: CalendarUnit::Month,
         zone: TimeZone::UTC,
+        anchor: None,
     };
     let policy = |name: &str, algorithm| Policy::try_new(name, algorithm, QUOTA).expect("a policy");
     let log = || policy("log", Algorithm::SlidingLog);

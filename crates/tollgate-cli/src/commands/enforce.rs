@@ -8,7 +8,7 @@ use super::states::run_async;
 use crate::{
     failure::Failure,
     output::{Format, Report, Table, shown},
-    redis::{Published, PublishedLimiter, RedisOptions, set_share},
+    redis::{Published, PublishedLimiter, RedisOptions},
 };
 
 /// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while
@@ -59,7 +59,7 @@ impl Enforce {
                 let is_change = self.share.is_some() || self.clear;
                 self.check(&published, name)?;
                 if is_change {
-                    set_share(&mut server, name, self.share).await?;
+                    server.set_share(name, self.share).await?;
                     published.shares.remove(name);
                     published
                         .shares

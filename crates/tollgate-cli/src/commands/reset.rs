@@ -60,9 +60,7 @@ impl Reset {
             if !self.dry_run {
                 for state in &states {
                     // One command for each, because a cluster takes no keys of several slots.
-                    let _: u64 = server
-                        .command(redis::cmd("DEL").arg(&state.redis_key))
-                        .await?;
+                    server.remove(&state.redis_key).await?;
                 }
             }
             Ok(states)

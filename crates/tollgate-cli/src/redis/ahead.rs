@@ -1,6 +1,5 @@
 //! Looks when a cost fits a state.
 
-use redis::Value;
 use tollgate::store::StoredState;
 
 use super::{entry::StateEntry, server::Server};
@@ -21,15 +20,7 @@ pub(crate) async fn look_ahead(
             (StoredState::SlidingLog { .. }, Some(room)) => {
                 // The cost fits when the unit behind those that may be inside has left. It is
                 // absent when fewer are inside.
-                let entry: Value = server
-                    .command(redis::cmd("LINDEX").arg(&state.redis_key).arg(room))
-                    .await?;
-                let leaves_us = match &entry {
-                    Value::BulkString(entry) => entry
-                        .first_chunk::<8>()
-                        .map_or(0, |at_us| f64::from_le_bytes(*at_us) as u64),
-                    _ => 0,
-                };
+                let leaves_us = server.unit(&state.redis_key, room).await?.unwrap_or(0);
                 let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
                 let fits_us = if leaves_us > 0 {
                     leaves_us.saturating_add(period_us)

@@ -1,8 +1,9 @@
-//! Reads the states of limits in Redis, and resets them.
+//! Reads the states of limits in Redis or PostgreSQL, and resets them.
 //!
-//! `scripts/README.md` has the layouts of keys and values.
+//! `scripts/README.md` has the layout of keys, and the headers of `scripts/*.lua` those of values.
 
 mod ahead;
+mod connection;
 mod entry;
 mod limits;
 mod lookup;
@@ -12,12 +13,13 @@ mod reading;
 mod scan;
 mod server;
 mod state_key;
+mod table;
 
 pub(crate) use ahead::look_ahead;
 pub(crate) use entry::StateEntry;
 pub(crate) use limits::{LimitOptions, Limits};
 pub(crate) use lookup::{KeyOptions, find};
-pub(crate) use published::{Published, PublishedLimiter, set_share};
+pub(crate) use published::{Published, PublishedLimiter};
 pub(crate) use reading::Reading;
 pub(crate) use scan::{Scan, ScanOptions, ScanReport, Wanted};
 pub(crate) use server::{RedisOptions, Server};

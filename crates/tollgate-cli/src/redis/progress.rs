@@ -55,7 +55,7 @@ impl ProgressOptions {
 }
 
 impl Progress {
-    /// Shows that `done` of about `total` keys were looked at.
+    /// Shows that `done` of about `total` keys were looked at. The total is 0 when it is not known.
     pub(super) fn update(&mut self, done: u64, total: u64) {
         if self.is_shown && done >= self.next {
             self.next = done + STEP;
@@ -79,7 +79,13 @@ impl Progress {
         } else {
             ("", "\n")
         };
-        eprint!("{start}scanned {done} of about {total} keys{end}");
+        match total {
+            0 => eprint!("{start}scanned {done} keys{end}"),
+            _ => eprint!(
+                "{start}scanned {} of about {total} keys{end}",
+                done.min(total)
+            ),
+        }
         // A message that nobody sees is no failure.
         let _ = io::stderr().flush();
     }

@@ -37,18 +37,13 @@ pub(crate) struct PublishedLimiter {
 }
 
 impl Published {
-    /// Reads what is published under the prefix of the server. Of a cluster, the master that has it
-    /// is asked.
+    /// Reads what is published under the prefix of the server.
     pub(crate) async fn read(server: &mut Server) -> Result<Self, Failure> {
         let mut published = Self::default();
-        let mut range = redis::cmd("ZRANGE");
-        range.arg(key(server, "limits")).arg(0).arg(MOST - 1);
-        for text in server.follow::<Vec<Vec<u8>>>(&range).await? {
+        for text in server.limits(MOST).await? {
             published.add(&text);
         }
-        let shares: Vec<(Vec<u8>, Vec<u8>)> = server
-            .follow(redis::cmd("HGETALL").arg(key(server, "shares")))
-            .await?;
+        let shares = server.shares().await?;
         let text = |bytes: Vec<u8>| {
             String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_BYTES)]).into_owned()
         };
@@ -129,25 +124,6 @@ impl Published {
             policies,
         }
     }
-}
-
-/// Sets the share of a limiter, or withdraws it.
-pub(crate) async fn set_share(
-    server: &mut Server,
-    limiter: &str,
-    percent: Option<u8>,
-) -> Result<(), Failure> {
-    let mut command = redis::cmd(if percent.is_some() { "HSET" } else { "HDEL" });
-    command.arg(key(server, "shares")).arg(limiter);
-    if let Some(percent) = percent {
-        command.arg(format!("{percent}%"));
-    }
-    server.follow::<u64>(&command).await.map(drop)
-}
-
-/// Returns the key of what is published, beside the sets in which the replicas count themselves.
-fn key(server: &Server, end: &str) -> String {
-    format!("{}:{{replicas}}:{end}", server.prefix())
 }
 
 impl PublishedLimiter {

@@ -1,7 +1,6 @@
 //! Goes through the states of a prefix, in bounded memory.
 
 use clap::Args;
-use redis::Value;
 use serde::Serialize;
 use tollgate::{Quota, store::StoredState};
 
@@ -10,8 +9,8 @@ use super::{
     limits::Limits,
     progress::ProgressOptions,
     reading::Reading,
-    server::Server,
-    state_key::{Kind, StateKey},
+    server::{Looked, Server},
+    state_key::StateKey,
 };
 use crate::failure::Failure;
 
@@ -76,24 +75,20 @@ impl<'a> Scan<'a> {
         mut visit: impl FnMut(StateEntry),
     ) -> Result<ScanReport, Failure> {
         let mut report = ScanReport::default();
-        let total: u64 = self.server.command(&redis::cmd("DBSIZE")).await?;
-        let pattern = wanted.pattern(self.server.prefix());
+        let total = self.server.total().await?;
         // The sets in which the replicas count themselves.
         let replicas = format!("{}:{{replicas}}", self.server.prefix());
         let mut progress = options.progress.start();
-        // The reply of the server does not include the number of keys that it looked at.
         let mut looked_at = 0;
         let mut is_unused = matches!(wanted, Wanted::All);
-        let mut cursor = 0_u64;
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(options.count);
-            let (next, keys): (u64, Vec<Vec<u8>>) = self.server.command(&scan).await?;
-            looked_at = total.min(looked_at + options.count);
+        let mut place = Some(Vec::new());
+        while let Some(at) = place {
+            let (keys, next) = self.server.keys(wanted, &at, options.count).await?;
+            // The reply of Redis does not include the number of keys that it looked at.
+            looked_at += match total {
+                0 => keys.len() as u64,
+                _ => options.count,
+            };
             is_unused &= keys.is_empty();
             let mut states = Vec::new();
             for key in &keys {
@@ -106,13 +101,11 @@ impl<'a> Scan<'a> {
             }
             self.read(states, &mut report, &mut visit).await?;
             progress.update(looked_at, total);
-            cursor = next;
-            if cursor == 0 {
-                progress.end(total, total);
-                report.unused_prefix = is_unused.then(|| self.server.prefix().to_owned());
-                return Ok(report);
-            }
+            place = next;
         }
+        progress.end(looked_at.max(total), total);
+        report.unused_prefix = is_unused.then(|| self.server.prefix().to_owned());
+        Ok(report)
     }
 
     /// Reads these states, and visits those that exist.
@@ -129,45 +122,21 @@ impl<'a> Scan<'a> {
             .into_iter()
             .map(|key| (self.limits.quota(&key), key))
             .collect();
-        let now_us = self.server.now_us().await?;
-        let mut commands = redis::pipe();
-        for (quota, key) in &keys {
-            let name = key.redis_key(self.server.prefix());
-            commands.cmd("PTTL").arg(&name);
-            // Of a list, its length and the unit that has to leave before one more fits.
-            match key.kind {
-                Kind::LOG => {
-                    let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
-                    commands
-                        .cmd("LLEN")
-                        .arg(&name)
-                        .cmd("LINDEX")
-                        .arg(&name)
-                        .arg(last)
+        let (now_us, looked) = self.server.look(&keys).await?;
+        for ((quota, key), looked) in keys.iter().zip(looked) {
+            let (stored, expires_ms, marked_us) = match looked {
+                Looked::Nothing => continue,
+                Looked::Foreign => {
+                    report.other_keys += 1;
+                    continue;
                 }
-                _ => commands.cmd("GET").arg(&name),
+                Looked::State {
+                    stored,
+                    expires_ms,
+                    marked_us,
+                } => (stored, expires_ms, marked_us),
             };
-        }
-        let mut results = self.server.pipeline(&mut commands).await?.into_iter();
-        let mut next = || results.next().unwrap_or(Value::Nil);
-        for (quota, key) in &keys {
-            let (left, value) = (next(), next());
-            let marked = if key.kind == Kind::LOG {
-                next()
-            } else {
-                Value::Nil
-            };
-            let expires_ms = match left {
-                // The state has expired meanwhile.
-                Value::Int(-2) => continue,
-                Value::Int(left) => u64::try_from(left).unwrap_or(0),
-                _ => 0,
-            };
-            let Some(stored) = stored(key.kind, &value) else {
-                report.other_keys += 1;
-                continue;
-            };
-            let spent = spent(&stored, &marked, now_us, expires_ms, quota.as_ref());
+            let spent = spent(&stored, marked_us, now_us, expires_ms, quota.as_ref());
             report.states += 1;
             report.without_limit += u64::from(quota.is_none());
             let reading = Reading::new(stored, spent, now_us);
@@ -192,27 +161,21 @@ impl Wanted {
         }
     }
 
-    /// Returns the pattern of Redis by which the server selects keys.
-    fn pattern(&self, prefix: &str) -> String {
-        let prefix = escaped(prefix);
+    /// Returns the outermost level, which stands in braces, of the only subject that is wanted.
+    pub(super) fn outermost(&self) -> Option<&str> {
         match self {
-            // The outermost level stands in braces.
-            Self::Subjects(subjects) if subjects.len() == 1 => {
-                let outermost = subjects[0].split('>').next().unwrap_or_default();
-                format!("{prefix}:{{{}}}*", escaped(outermost))
-            }
-            _ => format!("{prefix}:{{*"),
+            Self::Subjects(subjects) if subjects.len() == 1 => subjects[0].split('>').next(),
+            _ => None,
         }
     }
-}
 
-fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
-    match (kind, value) {
-        (Kind::LOG, Value::Int(units)) => u64::try_from(*units)
-            .ok()
-            .map(|units| StoredState::SlidingLog { units }),
-        (_, Value::BulkString(value)) => StoredState::decode(kind.tag(), value),
-        _ => None,
+    /// Returns the pattern of Redis by which the server selects keys.
+    pub(super) fn pattern(&self, prefix: &str) -> String {
+        let prefix = escaped(prefix);
+        match self.outermost() {
+            Some(outermost) => format!("{prefix}:{{{}}}*", escaped(outermost)),
+            None => format!("{prefix}:{{*"),
+        }
     }
 }
 
@@ -220,22 +183,17 @@ fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
 /// one that counts for the limit is looked at.
 fn spent(
     stored: &StoredState,
-    marked: &Value,
+    marked_us: Option<u64>,
     now_us: u64,
     expires_ms: u64,
     quota: Option<&Quota>,
 ) -> u64 {
     let expires_us = now_us.saturating_add(expires_ms.saturating_mul(1_000));
     let spent = stored.spent(now_us, expires_us, quota);
-    let (StoredState::SlidingLog { units }, Some(quota), Value::BulkString(entry)) =
-        (stored, quota, marked)
+    let (StoredState::SlidingLog { units }, Some(quota), Some(at_us)) = (stored, quota, marked_us)
     else {
         return spent;
     };
-    let Some(bytes) = entry.first_chunk::<8>() else {
-        return spent;
-    };
-    let at_us = f64::from_le_bytes(*bytes) as u64;
     let has_left = u128::from(at_us) + quota.period().as_micros() <= u128::from(now_us);
     if has_left {
         (*units).min(quota.burst().saturating_sub(1))
@@ -288,13 +246,10 @@ mod tests {
             StoredState::SlidingLog { units: 9 },
             Quota::new(5, std::time::Duration::from_secs(10)),
         );
-        let entry = |at_us: f64| Value::BulkString([&at_us.to_le_bytes()[..], b"tag"].concat());
-        assert_eq!(
-            spent(&log, &entry(90e6 + 1.0), 100_000_000, 1, Some(&quota)),
-            9
-        );
-        assert_eq!(spent(&log, &entry(90e6), 100_000_000, 1, Some(&quota)), 4);
-        assert_eq!(spent(&log, &Value::Nil, 100_000_000, 1, None), 9);
+        let spent = |marked_us, quota| spent(&log, marked_us, 100_000_000, 1, quota);
+        assert_eq!(spent(Some(90_000_001), Some(&quota)), 9);
+        assert_eq!(spent(Some(90_000_000), Some(&quota)), 4);
+        assert_eq!(spent(None, None), 9);
     }
 
     #[test]

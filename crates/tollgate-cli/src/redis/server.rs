@@ -1,21 +1,22 @@
-//! Connects to a server, and sends it commands.
+//! The server that has the states, and the options that name it.
 
 use std::time::Duration;
 
 use clap::Args;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, Pipeline, RedisError,
-    RedisResult, Value, aio::MultiplexedConnection,
-};
+use redis::Client;
+use tollgate::{Quota, store::StoredState};
 
+use super::{connection::Connection, scan::Wanted, state_key::StateKey, table::Table};
 use crate::failure::Failure;
 
 /// The options of all commands that use a server.
 #[derive(Args, Debug)]
 pub(crate) struct RedisOptions {
-    /// Connects to redis://user:password@host:port/db, rediss://… or redis+unix:///path
+    /// Connects to redis://user:password@host:port/db, rediss://…, redis+unix:///path or
+    /// postgres://user:password@host/database
     #[arg(
         long = "redis",
+        visible_alias = "store",
         value_name = "URL",
         env = "TOLLGATE_REDIS_URL",
         hide_env_values = true,
@@ -23,8 +24,8 @@ pub(crate) struct RedisOptions {
     )]
     url: Option<String>,
 
-    /// Sets the prefix of the store's keys; the default is the prefix in the URL (`?prefix=`), or
-    /// else `tollgate`
+    /// Sets the prefix of the store's keys, or its table in PostgreSQL; the default is that in the
+    /// URL (`?prefix=`, `?table=`), or else `tollgate`
     #[arg(long)]
     prefix: Option<String>,
 
@@ -33,17 +34,26 @@ pub(crate) struct RedisOptions {
     timeout: u64,
 }
 
-/// A connection to one server.
-pub(crate) struct Server {
-    connection: MultiplexedConnection,
-    /// The address, without user and password.
-    address: String,
-    prefix: String,
-    /// The way to the other masters of a cluster.
-    client: Client,
-    timeout: Option<Duration>,
-    /// The master of a cluster that has what is published, once another one was asked for it.
-    other: Option<Box<Self>>,
+/// A server that has the states of a prefix. In PostgreSQL the name of a table stands for the
+/// prefix, so that keys read alike.
+pub(crate) enum Server {
+    Redis(Box<Connection>),
+    Postgres(Table),
+}
+
+/// What a server has under the key of a state.
+pub(super) enum Looked {
+    /// Nothing: the state has expired.
+    Nothing,
+    /// The value of another program.
+    Foreign,
+    State {
+        stored: StoredState,
+        /// The milliseconds until it expires.
+        expires_ms: u64,
+        /// The time of the unit of a log that has to leave before one more fits.
+        marked_us: Option<u64>,
+    },
 }
 
 impl RedisOptions {
@@ -55,18 +65,26 @@ impl RedisOptions {
     /// Returns the address of the server, without user and password, if the options are valid.
     pub(crate) fn address(&self) -> Result<String, Failure> {
         self.check_prefix()?;
-        Ok(self.client()?.get_connection_info().addr().to_string())
+        match self.postgres() {
+            Some(url) => Table::address(url),
+            None => Ok(self.client()?.get_connection_info().addr().to_string()),
+        }
     }
 
     /// Returns the prefix of the store's keys.
     pub(crate) fn prefix(&self) -> &str {
+        let name = if self.postgres().is_some() {
+            "table="
+        } else {
+            "prefix="
+        };
         let query = || {
             self.url
                 .as_deref()?
                 .split_once('?')?
                 .1
                 .split(['&', '#'])
-                .find_map(|option| option.strip_prefix("prefix="))
+                .find_map(|option| option.strip_prefix(name))
         };
         self.prefix.as_deref().or_else(query).unwrap_or("tollgate")
     }
@@ -79,12 +97,23 @@ impl RedisOptions {
     /// Connects to the server.
     pub(crate) async fn connect(&self) -> Result<Server, Failure> {
         self.check_prefix()?;
-        Server::connect(
+        if let Some(url) = self.postgres() {
+            let table = Table::open(url, self.prefix(), self.timeout()).await?;
+            return Ok(Server::Postgres(table));
+        }
+        let connection = Connection::open(
             self.client()?,
             Some(self.timeout()),
             self.prefix().to_owned(),
-        )
-        .await
+        );
+        Ok(Server::Redis(Box::new(connection.await?)))
+    }
+
+    /// Returns the URL if it is that of a PostgreSQL server.
+    fn postgres(&self) -> Option<&str> {
+        let is_postgres =
+            |url: &&str| url.starts_with("postgres://") || url.starts_with("postgresql://");
+        self.url.as_deref().filter(is_postgres)
     }
 
     fn check_prefix(&self) -> Result<(), Failure> {
@@ -143,7 +172,7 @@ impl RedisOptions {
 fn invalid_url() -> Failure {
     Failure::new(
         "the URL in --redis is not valid, expected redis://[user:password@]host[:port][/db], rediss://… or \
-         redis+unix:///path",
+         redis+unix:///path or postgres://[user[:password]@]host[/database]",
     )
 }
 
@@ -155,140 +184,95 @@ fn install_crypto() {
 }
 
 impl Server {
-    async fn connect(
-        client: Client,
-        timeout: Option<Duration>,
-        prefix: String,
-    ) -> Result<Self, Failure> {
-        let address = client.get_connection_info().addr().to_string();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(timeout)
-            .set_response_timeout(timeout);
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await;
-        let connection =
-            connection.map_err(|error| failure("cannot connect to", &address, &error))?;
-        Ok(Self {
-            connection,
-            address,
-            prefix,
-            client,
-            timeout,
-            other: None,
-        })
-    }
-
     /// Returns the prefix of the store's keys.
     pub(crate) fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
-    /// Sends a command.
-    pub(crate) async fn command<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
-        let result = command.query_async(&mut self.connection).await;
-        result.map_err(|error| failure("the server refused a command at", &self.address, &error))
-    }
-
-    /// Sends a command about one key to the server, or to the master of its cluster that has the
-    /// key.
-    pub(crate) async fn follow<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
-        if let Some(other) = &mut self.other {
-            return other.command(command).await;
+        match self {
+            Self::Redis(redis) => redis.prefix(),
+            Self::Postgres(table) => table.prefix(),
         }
-        let error = match command.query_async(&mut self.connection).await {
-            Err(error) if error.redirect_node().is_some() => error,
-            result => {
-                return result.map_err(|error| {
-                    failure("the server refused a command at", &self.address, &error)
-                });
-            }
-        };
-        let moved = || failure("the server refused a command at", &self.address, &error);
-        let (host, port) = error
-            .redirect_node()
-            .and_then(|(address, _)| address.rsplit_once(':'))
-            .ok_or_else(moved)?;
-        let port = port.parse().map_err(|_| moved())?;
-        let info = self.client.get_connection_info().clone();
-        let address = match info.addr().clone() {
-            // A server without a name of its own leaves out the host, which is then the one that
-            // was asked.
-            ConnectionAddr::Tcp(asked, _) => ConnectionAddr::Tcp(host_or(host, asked), port),
-            ConnectionAddr::TcpTls {
-                host: asked,
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host: host_or(host, asked),
-                port,
-                insecure,
-                tls_params,
-            },
-            _ => return Err(moved()),
-        };
-        let client = Client::open(info.set_addr(address)).map_err(|_| moved())?;
-        let other = Box::new(Self::connect(client, self.timeout, self.prefix.clone()).await?);
-        self.other.insert(other).command(command).await
-    }
-
-    /// Sends several commands, and returns a reply for each. A command for a value of another type
-    /// has the reply nil.
-    pub(crate) async fn pipeline(
-        &mut self,
-        commands: &mut Pipeline,
-    ) -> Result<Vec<Value>, Failure> {
-        let refused = |error| failure("the server refused a command at", &self.address, &error);
-        let results: Vec<RedisResult<Value>> = commands
-            .ignore_errors()
-            .query_async(&mut self.connection)
-            .await
-            .map_err(refused)?;
-        let reply = |result: RedisResult<Value>| match result {
-            Err(error) if error.code() == Some("WRONGTYPE") => Ok(Value::Nil),
-            result => result.map_err(refused),
-        };
-        results.into_iter().map(reply).collect()
     }
 
     /// Returns the server's time in microseconds since the Unix epoch.
     pub(crate) async fn now_us(&mut self) -> Result<u64, Failure> {
-        let (seconds, micros): (u64, u64) = self.command(&redis::cmd("TIME")).await?;
-        Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
-    }
-}
-
-fn host_or(host: &str, asked: String) -> String {
-    if host.is_empty() {
-        asked
-    } else {
-        host.to_owned()
-    }
-}
-
-/// Reports a failure of the server. The words of the server are left out, because it may repeat the
-/// password.
-fn failure(what: &str, address: &str, error: &RedisError) -> Failure {
-    let reason = if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else if error.is_connection_refusal() {
-        "the connection was refused".to_owned()
-    } else if error.is_connection_dropped() {
-        "the connection ended".to_owned()
-    } else if error.is_io_error() && error.to_string().contains("lookup address") {
-        "the name of the host was not found".to_owned()
-    } else if error
-        .detail()
-        .is_some_and(|text| text.contains("DB index is out of range"))
-    {
-        "the server has no database of this number".to_owned()
-    } else {
-        match error.code() {
-            Some("NOAUTH") => "it asks for a password (NOAUTH)".to_owned(),
-            Some(code) => code.to_owned(),
-            None => error.category().to_owned(),
+        match self {
+            Self::Redis(redis) => redis.now_us().await,
+            Self::Postgres(table) => table.now_us().await,
         }
-    };
-    Failure::new(format_args!("{what} {address}: {reason}"))
+    }
+
+    /// Returns how many keys the server has, of all programs. 0 when that is not known.
+    pub(super) async fn total(&mut self) -> Result<u64, Failure> {
+        match self {
+            Self::Redis(redis) => redis.command(&redis::cmd("DBSIZE")).await,
+            Self::Postgres(_) => Ok(0),
+        }
+    }
+
+    /// Returns keys, and where the next ones begin. They begin at an empty place.
+    pub(super) async fn keys(
+        &mut self,
+        wanted: &Wanted,
+        place: &[u8],
+        count: u64,
+    ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), Failure> {
+        match self {
+            Self::Redis(redis) => redis.keys(wanted, place, count).await,
+            Self::Postgres(table) => table.keys(wanted, place, count).await,
+        }
+    }
+
+    /// Returns what is stored for these states, which have these quotas, and the time.
+    pub(super) async fn look(
+        &mut self,
+        keys: &[(Option<Quota>, StateKey)],
+    ) -> Result<(u64, Vec<Looked>), Failure> {
+        match self {
+            Self::Redis(redis) => redis.look(keys).await,
+            Self::Postgres(table) => table.look(keys).await,
+        }
+    }
+
+    /// Returns the time of a unit of a log. The newest is at 0.
+    pub(super) async fn unit(&mut self, key: &str, at: u64) -> Result<Option<u64>, Failure> {
+        match self {
+            Self::Redis(redis) => redis.unit(key, at).await,
+            Self::Postgres(table) => table.unit(key, at).await,
+        }
+    }
+
+    /// Removes a state.
+    pub(crate) async fn remove(&mut self, key: &str) -> Result<(), Failure> {
+        match self {
+            Self::Redis(redis) => redis.remove(key).await,
+            Self::Postgres(table) => table.remove(key).await,
+        }
+    }
+
+    /// Returns the texts of the limits that services publish, the newest last.
+    pub(super) async fn limits(&mut self, most: usize) -> Result<Vec<Vec<u8>>, Failure> {
+        match self {
+            Self::Redis(redis) => redis.limits(most).await,
+            Self::Postgres(table) => table.limits(most).await,
+        }
+    }
+
+    /// Returns the shares that operators have set, by the names of limiters.
+    pub(super) async fn shares(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+        match self {
+            Self::Redis(redis) => redis.shares().await,
+            Self::Postgres(table) => table.shares().await,
+        }
+    }
+
+    /// Sets the share of a limiter, or withdraws it.
+    pub(crate) async fn set_share(
+        &mut self,
+        limiter: &str,
+        percent: Option<u8>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Redis(redis) => redis.set_share(limiter, percent).await,
+            Self::Postgres(table) => table.set_share(limiter, percent).await,
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod explain;
 mod import;
 mod lockout;
 mod peek;
+mod postgres;
 mod published;
 mod readme;
 mod redis_failures;

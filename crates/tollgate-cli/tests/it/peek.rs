@@ -1,6 +1,6 @@
 //! `tollgate peek` and `tollgate reset`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate::{Cost, Key, Limiter, Policy, Quota, RedisStore, testing::ALGORITHMS};
 use tollgate_rules::{Descriptor, RuleLimiter, RuleSet, Rules};
@@ -352,36 +352,49 @@ async fn a_peek_shows_a_window_of_the_calendar_and_the_limit_of_its_rule() {
         return;
     }
     let filled = Filled::new().await;
-    let rule = "{unit: year, requests_per_unit: 20, time_zone: Europe/Berlin}";
-    let file = File::new(
-        "rules.yaml",
-        format!("domain: shop\ndescriptors: [{{key: tenant, rate_limit: {rule}}}]\n"),
-    );
-    let rules = Rules::new(RuleSet::load(file.path()).unwrap());
-    let limiter = RuleLimiter::builder(rules, filled.store.clone())
-        .deadline(Duration::from_secs(60))
-        .build();
-    let _ = limiter
-        .check("shop", &[Descriptor::from([("tenant", "acme")])], 3)
-        .await
-        .unwrap();
-    let json = filled
-        .run(&[
-            "peek",
-            "tenant=acme",
-            "--rules",
-            file.path(),
-            "--format",
-            "json",
-        ])
-        .json();
-    let state = &json["states"][0];
-    assert_eq!(
-        (state["spent"].as_u64(), state["limit"].as_u64()),
-        (Some(3), Some(20)),
-        "{json}"
-    );
-    assert_eq!(state["algorithm"], "calendar_window");
+    for (tenant, rule) in [
+        (
+            "acme",
+            "{unit: year, requests_per_unit: 20, time_zone: Europe/Berlin}",
+        ),
+        // Every 30 days from the day of signing.
+        (
+            "initech",
+            "{window: 30d, requests_per_unit: 20, time_zone: UTC, begins: 2026-01-17T09:30}",
+        ),
+    ] {
+        let file = File::new(
+            "rules.yaml",
+            format!("domain: shop\ndescriptors: [{{key: tenant, rate_limit: {rule}}}]\n"),
+        );
+        let rules = Rules::new(RuleSet::load(file.path()).unwrap());
+        let limiter = RuleLimiter::builder(rules, filled.store.clone())
+            .deadline(Duration::from_secs(60))
+            .build();
+        let _ = limiter
+            .check("shop", &[Descriptor::from([("tenant", tenant)])], 3)
+            .await
+            .unwrap();
+        let key = format!("tenant={tenant}");
+        let json = filled
+            .run(&["peek", &key, "--rules", file.path(), "--format", "json"])
+            .json();
+        let state = &json["states"][0];
+        assert_eq!(
+            (state["spent"].as_u64(), state["limit"].as_u64()),
+            (Some(3), Some(20)),
+            "{json}"
+        );
+        assert_eq!(state["algorithm"], "calendar_window");
+        if tenant == "initech" {
+            // The state lives until the end of the customer's period.
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let left = Duration::from_millis(state["expires_ms"].as_u64().unwrap());
+            let since_anchor = (now + left).as_secs() - 1_768_642_200;
+            let off = (since_anchor + 60) % (30 * 86_400);
+            assert!(off < 120, "{off}: {json}");
+        }
+    }
 }
 
 #[tokio::test]

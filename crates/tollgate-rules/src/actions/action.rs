@@ -460,7 +460,7 @@ impl From<ForwardedIp> for ClientIp {
 impl ClientIp {
     pub(crate) fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
         match self {
-            Self::Peer => PeerIp::new().address(parts),
+            Self::Peer => PeerIp.address(parts),
             Self::Forwarded(forwarded) => forwarded.address(parts),
         }
     }

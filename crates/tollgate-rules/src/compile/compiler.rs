@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{errors::Errors, priorities::PriorityField};
+use super::{errors::Errors, fair_shares::FairSharesField, priorities::PriorityField};
 use crate::{Compat, rule_set::Node, selector::Selector};
 
 /// Collects the descriptors and the mistakes of all files.
@@ -28,6 +28,8 @@ pub(super) struct Siblings {
     pub(super) seen: HashMap<String, u32>,
     /// The `priorities` of the domain.
     pub(super) priorities: Option<PriorityField>,
+    /// The `fair_shares` of the domain.
+    pub(super) fair_shares: Option<FairSharesField>,
     #[cfg(feature = "http")]
     pub(super) networks: Option<crate::networks::ClientNetworks>,
     /// The `rate_limits` of the domain.

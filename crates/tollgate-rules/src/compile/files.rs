@@ -68,9 +68,10 @@ pub(crate) fn compile(
         compiler.file.clone_from(file);
         compiler.document(tree, &mut domains, options.merge_domains);
     }
-    domains
-        .values()
-        .for_each(|siblings| compiler.check_ranks(siblings));
+    for siblings in domains.values() {
+        compiler.check_ranks(siblings);
+        compiler.check_shares(siblings);
+    }
     lists.append(&mut compiler.lists);
     compiler.errors.finish()?;
     let Compiler {
@@ -83,6 +84,7 @@ pub(crate) fn compile(
                 .priorities
                 .map(|priorities| priorities.classes)
                 .unwrap_or_default(),
+            fair_shares: siblings.fair_shares.map(|field| field.shares),
             #[cfg(feature = "http")]
             networks: siblings.networks,
             #[cfg(feature = "http")]
@@ -130,7 +132,7 @@ fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<
     named
 }
 
-const ADDITIONS: [&str; 3] = ["rate_limits", "priorities", "networks"];
+const ADDITIONS: [&str; 4] = ["rate_limits", "priorities", "fair_shares", "networks"];
 
 impl Compiler {
     fn document(&mut self, tree: &Node, domains: &mut HashMap<Box<str>, Siblings>, merge: bool) {
@@ -140,6 +142,7 @@ impl Compiler {
         };
         let (mut domain, mut descriptors) = (None, None);
         let (mut rate_limits, mut priorities, mut networks) = (None, None, None);
+        let mut fair_shares = None;
         for field in fields {
             let trail = root.field(&field.name);
             match field.name.as_str() {
@@ -154,6 +157,9 @@ impl Compiler {
                     rate_limits = self.is_addition(field, &trail).then_some(&field.node);
                 }
                 "priorities" => priorities = self.is_addition(field, &trail).then_some(&field.node),
+                "fair_shares" => {
+                    fair_shares = self.is_addition(field, &trail).then_some(&field.node);
+                }
                 "networks" => networks = self.is_addition(field, &trail).then_some(&field.node),
                 _ => self.unknown(
                     field,
@@ -189,6 +195,9 @@ impl Compiler {
         }
         if let Some(list) = priorities {
             self.priorities(list, &root.field("priorities"), &mut siblings);
+        }
+        if let Some(node) = fair_shares {
+            self.fair_shares(node, &root.field("fair_shares"), &mut siblings);
         }
         if let Some(node) = networks {
             self.networks(node, &root.field("networks"), &mut siblings);

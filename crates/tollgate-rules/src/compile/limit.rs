@@ -45,6 +45,8 @@ struct LimitFields<'n> {
     algorithm: Option<(Algorithm, Position)>,
     /// The name of the time zone in which the windows begin.
     time_zone: Option<(Box<str>, Position)>,
+    /// The local time at which one of the windows begins.
+    begins: Option<(Box<str>, Position)>,
     lease: Option<LeaseField>,
     is_unranked: bool,
     limits: Option<&'n Node>,
@@ -53,12 +55,13 @@ struct LimitFields<'n> {
 }
 
 const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const ADDITIONS: [&str; 8] = [
+const ADDITIONS: [&str; 9] = [
     "quota",
     "window",
     "algorithm",
     "burst",
     "time_zone",
+    "begins",
     "lease",
     "unranked",
     "limits",
@@ -90,6 +93,7 @@ impl Compiler {
                 "burst",
                 "algorithm",
                 "time_zone",
+                "begins",
                 "lease",
                 "unranked",
             ];
@@ -151,6 +155,9 @@ impl Compiler {
                 "time_zone" if self.is_addition(field, &trail) => {
                     read.time_zone = self.text(node, &trail).map(|zone| (zone, node.at));
                 }
+                "begins" if self.is_addition(field, &trail) => {
+                    read.begins = self.text(node, &trail).map(|begins| (begins, node.at));
+                }
                 "lease" if self.is_addition(field, &trail) => read.lease = self.lease(node, &trail),
                 "unranked" if self.is_addition(field, &trail) => {
                     read.is_unranked = self.boolean(node, &trail);
@@ -161,7 +168,7 @@ impl Compiler {
                     field,
                     &trail,
                     &["unit", "requests_per_unit", "name"],
-                    &ADDITIONS[..7],
+                    &ADDITIONS[..8],
                 ),
             }
         }
@@ -297,13 +304,16 @@ impl Compiler {
         at: Position,
         name: &str,
     ) -> Option<Policy> {
-        if read.time_zone.is_some() {
-            self.refuse_beside(
-                fields,
-                trail,
-                "time_zone",
-                &["quota", "window", "burst", "algorithm"],
-            );
+        let others = ["quota", "burst", "algorithm", "window"];
+        match (&read.time_zone, &read.begins) {
+            (Some(_), None) => self.refuse_beside(fields, trail, "time_zone", &others),
+            (Some(_), Some(_)) => self.refuse_beside(fields, trail, "begins", &others[..3]),
+            (None, Some((_, at))) => {
+                let message = "needs a time_zone beside it";
+                self.errors.refuse(trail.field("begins"), *at, message);
+                return None;
+            }
+            (None, None) => {}
         }
         if let Some((quota, at)) = read.quota {
             self.refuse_beside(
@@ -352,10 +362,7 @@ impl Compiler {
             Some(requests) => requests,
         };
         let algorithm = match &read.time_zone {
-            Some((zone, at)) => Some((
-                self.calendar(period, zone, &trail.field("time_zone"), *at)?,
-                *at,
-            )),
+            Some((_, at)) => Some((self.calendar(period, read, trail)?, *at)),
             None => read.algorithm,
         };
         let quota = Quota::try_new(requests, period).and_then(|quota| match read.burst {
@@ -420,42 +427,57 @@ impl Compiler {
         }
     }
 
-    /// Returns the algorithm of windows that begin with a period of the calendar in a time zone.
+    /// Returns the algorithm of windows that begin with a period of the calendar in a time zone, or
+    /// at a time of their own.
     #[cfg(feature = "calendar")]
     fn calendar(
         &mut self,
         period: Duration,
-        zone: &str,
+        read: &LimitFields<'_>,
         trail: &Trail<'_>,
-        at: Position,
     ) -> Option<Algorithm> {
-        let Some(unit) = CalendarUnit::ALL
-            .into_iter()
-            .find(|unit| unit.nominal() == period)
-        else {
-            let message = "needs the unit day, week, month or year";
-            self.errors.refuse(trail, at, message);
+        let (zone, at) = read.time_zone.as_ref()?;
+        let units = || CalendarUnit::ALL.into_iter();
+        let unit = match read.window {
+            None => units().find(|unit| unit.nominal() == period),
+            Some(_) => Some(CalendarUnit::Day)
+                .filter(|day| period.as_micros().is_multiple_of(day.nominal().as_micros())),
+        };
+        let Some(unit) = unit else {
+            let message = match read.window {
+                None => "needs the unit day, week, month or year",
+                Some(_) => "needs a window of whole days",
+            };
+            self.errors.refuse(trail.field("time_zone"), *at, message);
             return None;
         };
-        match zone.parse() {
-            Ok(zone) => Some(Algorithm::CalendarWindow { unit, zone }),
-            Err(error) => {
-                self.errors.refuse(trail, at, error.to_string());
-                None
-            }
-        }
+        let mut refuse = |name, at, error: tollgate::Error| {
+            self.errors.refuse(trail.field(name), at, error.to_string());
+        };
+        let zone = zone
+            .parse()
+            .map_err(|error| refuse("time_zone", *at, error));
+        let anchor = read.begins.as_ref().map(|(begins, at)| {
+            let anchor = begins.parse();
+            anchor.map_err(|error| refuse("begins", *at, error))
+        });
+        Some(Algorithm::CalendarWindow {
+            unit,
+            zone: zone.ok()?,
+            anchor: anchor.transpose().ok()?,
+        })
     }
 
     #[cfg(not(feature = "calendar"))]
     fn calendar(
         &mut self,
         _: Duration,
-        _: &str,
+        read: &LimitFields<'_>,
         trail: &Trail<'_>,
-        at: Position,
     ) -> Option<Algorithm> {
+        let (_, at) = read.time_zone.as_ref()?;
         let message = "needs the feature calendar of tollgate-rules";
-        self.errors.refuse(trail, at, message);
+        self.errors.refuse(trail.field("time_zone"), *at, message);
         None
     }
 

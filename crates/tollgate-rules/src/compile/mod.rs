@@ -7,6 +7,7 @@ mod actions;
 mod compiler;
 mod descriptor;
 mod errors;
+mod fair_shares;
 mod fields;
 mod files;
 mod lease;

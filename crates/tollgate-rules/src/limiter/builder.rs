@@ -39,7 +39,7 @@ pub struct RuleLimiterBuilder {
 }
 
 /// Takes the place of policies until a rule gives its own. It is never checked.
-const NONE: Policy = Policy::fixed_window("rules", Quota::per_second(1));
+const NONE: Policy = Policy::fixed_window("rules", Quota::per_second(1)).unranked();
 
 impl RuleLimiterBuilder {
     pub(super) fn new(rules: Rules, store: impl Store) -> Self {
@@ -114,7 +114,11 @@ impl RuleLimiterBuilder {
             if let Some(observer) = &self.observer {
                 builder = builder.observer(Arc::clone(observer));
             }
-            let builder = builder.name(self.name.clone()).on_outage(outage);
+            // A reload may bring fair shares.
+            let builder = builder
+                .name(self.name.clone())
+                .on_outage(outage)
+                .fair_shares();
             match self.deadline {
                 Some(deadline) => builder.deadline(deadline).build(),
                 None => builder.build(),

@@ -129,6 +129,11 @@ impl RequestRules {
                 "the rules are in the mode envoy, which has no priorities",
             ));
         }
+        if set.fair_shares(&self.domain).is_some() && check.priority() < Priority::CRITICAL {
+            return Err(KeyError::misconfigured(
+                "the rules have fair shares, under which requests have no priority of the layer",
+            ));
+        }
         let mut has_networks = true;
         if let Some(networks) = set.networks(&self.domain) {
             let address = self.client_ip.address(parts)?;

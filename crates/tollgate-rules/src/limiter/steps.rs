@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use smallvec::{SmallVec, smallvec};
 use tollgate::{
-    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Priority,
+    Cost, Costs, Customer, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Priority,
 };
 
 use crate::{Compat, DescriptorOutcome, GlobalModes, Plan, Planned, Rule};
@@ -236,14 +236,18 @@ impl Pending<'_, '_> {
 
 /// Returns the units of each descriptor.
 fn costs(descriptors: &[Pending<'_, '_>]) -> Costs {
-    let priority = descriptors
+    let (priority, customer) = descriptors
         .first()
-        .map_or(Priority::CRITICAL, |descriptor| descriptor.priority);
+        .map_or((Priority::CRITICAL, None), |descriptor| {
+            (descriptor.priority, descriptor.customer)
+        });
     let mut hits = descriptors
         .iter()
         .map(|descriptor| descriptor.planned.hits());
     let first = hits.next().unwrap_or_default();
-    let costs = Costs::new(Cost::new(first)).with_priority(priority);
+    let costs = Costs::new(Cost::new(first))
+        .with_priority(priority)
+        .with_customer(customer);
     if hits.all(|other| other == first) {
         return costs;
     }
@@ -274,6 +278,7 @@ pub(super) struct Pending<'p, 'l> {
     pub(super) place: usize,
     pub(super) compat: Compat,
     priority: Priority,
+    customer: Option<Customer>,
 }
 
 impl<'p, 'l> Pending<'p, 'l> {
@@ -301,6 +306,7 @@ impl<'p, 'l> Pending<'p, 'l> {
             place,
             compat,
             priority,
+            customer: plan.customer(),
         })
     }
 }
@@ -310,9 +316,11 @@ impl Pending<'_, '_> {
     pub(super) async fn check(self) -> Result<Charge, Error> {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());
-        let check = limiter
-            .check_key(&self.key)
-            .cost(Costs::new(Cost::new(hits)).with_priority(self.priority));
+        let check = limiter.check_key(&self.key).cost(
+            Costs::new(Cost::new(hits))
+                .with_priority(self.priority)
+                .with_customer(self.customer),
+        );
         let (outcome, decision) = match check.await {
             Ok(decision) => (
                 DescriptorOutcome::from_decision(&decision, self.compat),

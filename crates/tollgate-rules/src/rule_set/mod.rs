@@ -5,7 +5,8 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use foldhash::fast::FixedState;
 
 use crate::{
-    Compat, PriorityClass, Rule, rule::Origin, rule_set::level::Level, selector::Selector,
+    Compat, PriorityClass, Rule, fair_shares::FairShares, rule::Origin, rule_set::level::Level,
+    selector::Selector,
 };
 
 /// The checked rules of one or more domains.
@@ -49,6 +50,7 @@ pub struct RuleSet {
 pub(crate) struct Domain {
     pub(crate) root: Level,
     pub(crate) priorities: Vec<PriorityClass>,
+    pub(crate) fair_shares: Option<FairShares>,
     #[cfg(feature = "http")]
     pub(crate) networks: Option<crate::networks::ClientNetworks>,
     #[cfg(feature = "http")]
@@ -114,6 +116,11 @@ impl RuleSet {
             .get(domain)
             .into_iter()
             .flat_map(|domain| &domain.priorities)
+    }
+
+    /// Returns who shares the limits of a domain fairly, if its file says so.
+    pub(crate) fn fair_shares(&self, domain: &str) -> Option<&FairShares> {
+        self.domains.get(domain)?.fair_shares.as_ref()
     }
 
     /// Returns all rules, in the order of the files.

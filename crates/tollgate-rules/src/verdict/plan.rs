@@ -1,6 +1,6 @@
 use std::{collections::HashSet, fmt};
 
-use tollgate::{Key, Priority};
+use tollgate::{Customer, Key, Priority};
 #[cfg(feature = "http")]
 use tollgate_tower::JointCheck;
 
@@ -36,6 +36,7 @@ pub struct Plan<'a> {
     pub(super) domain: &'a str,
     pub(super) hits: u32,
     class: Option<&'a PriorityClass>,
+    customer: Option<Customer>,
     pub(super) planned: Vec<Planned<'a>>,
     /// Says what the layer asks for.
     #[cfg(feature = "http")]
@@ -144,12 +145,14 @@ impl RuleSet {
         });
         let mut planned: Vec<_> = planned.collect();
         replace(&mut planned);
+        let shares = self.fair_shares(domain);
         let class = self.priorities(domain).find(|class| class.has(descriptors));
         Plan {
             compat: self.compat,
             domain,
             hits,
             class,
+            customer: shares.map(|shares| shares.customer(descriptors)),
             planned,
             #[cfg(feature = "http")]
             check: None,
@@ -249,6 +252,11 @@ impl<'a> Plan<'a> {
         #[cfg(not(feature = "http"))]
         let default = Priority::CRITICAL;
         self.class.map_or(default, PriorityClass::priority)
+    }
+
+    /// Returns whose request it is, under fair shares.
+    pub(crate) fn customer(&self) -> Option<Customer> {
+        self.customer
     }
 
     /// Returns whether the layer enforces the limits of a key.

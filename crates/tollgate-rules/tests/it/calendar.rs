@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, MemoryStore, store::Clock};
+use tollgate::{Algorithm, CalendarUnit, MemoryStore, Policy, store::Clock};
 use tollgate_rules::{Descriptor, RuleLimiter, Rules};
 
 use super::{envoy_refused, refused, rules};
@@ -29,7 +29,8 @@ fn a_unit_with_a_time_zone_is_a_period_of_the_calendar() {
             policy.algorithm(),
             Algorithm::CalendarWindow {
                 unit: expected,
-                zone
+                zone,
+                anchor: None,
             }
         );
     }
@@ -61,6 +62,48 @@ async fn a_month_of_a_rule_ends_at_its_local_end() {
 }
 
 #[test]
+fn a_limit_begins_with_its_customer() {
+    let shown = |limit: &str| {
+        let set = rules(&with(limit));
+        let rule = set.rules().next().unwrap();
+        (
+            rule.policies().unwrap().iter().next().unwrap().clone(),
+            rule.limit().to_string(),
+        )
+    };
+    let (policy, text) = shown(
+        "unit: month, requests_per_unit: 5, time_zone: Europe/Lisbon, begins: 2026-01-17T09:30",
+    );
+    let zone = "Europe/Lisbon".parse().unwrap();
+    let expected = Policy::calendar_window("k", 5, CalendarUnit::Month, zone);
+    let anchor = "2026-01-17T09:30".parse().unwrap();
+    assert_eq!(policy, expected.with_anchor(anchor).unwrap());
+    assert_eq!(text, "5/month in Europe/Lisbon from 2026-01-17T09:30");
+    let (policy, text) =
+        shown("window: 30d, requests_per_unit: 5, time_zone: UTC, begins: '2026-01-17'");
+    let window = "calendar_window(day, UTC, 2026-01-17T00:00)";
+    assert_eq!(policy.algorithm().to_string(), window);
+    assert_eq!(text, "5/30d in UTC from 2026-01-17T00:00");
+}
+
+#[tokio::test]
+async fn a_month_of_a_rule_ends_where_the_customer_began() {
+    // 2096-02-29 08:30 UTC is an hour before the end of the month that began on the 31st.
+    let clock = Clock::manual(3_981_342_600_000_000);
+    let set = rules(&with(
+        "unit: month, requests_per_unit: 1, time_zone: UTC, begins: 2090-01-31T09:30",
+    ));
+    let limiter = RuleLimiter::new(
+        Rules::new(set),
+        MemoryStore::builder().clock(clock.clone()).build(),
+    );
+    let request = [Descriptor::from([("k", "x")])];
+    assert!(limiter.check("d", &request, 1).await.unwrap().is_allowed());
+    let denied = limiter.check("d", &request, 1).await.unwrap();
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(3_600)));
+}
+
+#[test]
 fn a_time_zone_that_does_not_fit_is_refused_with_its_place() {
     for (limit, message) in [
         (
@@ -82,6 +125,26 @@ fn a_time_zone_that_does_not_fit_is_refused_with_its_place() {
         (
             "limits: [{quota: 5/s}], time_zone: UTC",
             "must not stand beside limits",
+        ),
+        (
+            "unit: day, requests_per_unit: 5, time_zone: UTC, begins: 2026-02-30",
+            "or without a time, as in 2026-01-17T09:30, got \"2026-02-30\"",
+        ),
+        (
+            "unit: day, requests_per_unit: 5, begins: 2026-01-17",
+            "needs a time_zone beside it",
+        ),
+        (
+            "quota: 5/day, time_zone: UTC, begins: 2026-01-17",
+            "must not stand beside begins",
+        ),
+        (
+            "window: 36h, requests_per_unit: 5, time_zone: UTC, begins: 2026-01-17",
+            "needs a window of whole days",
+        ),
+        (
+            "window: 30d, requests_per_unit: 5, time_zone: UTC",
+            "must not stand beside time_zone",
         ),
     ] {
         let errors = refused(&with(limit));

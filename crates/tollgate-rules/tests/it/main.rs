@@ -11,6 +11,7 @@ mod enforce;
 mod envoy;
 mod envoy_counters;
 mod explain;
+mod fair_shares;
 mod files;
 mod large;
 mod layer;

@@ -36,7 +36,7 @@ use crate::{key::RequestHead, status::GrpcStatus};
 ///
 /// // With `RedisStore::connect(…).await?`, all replicas share the limit.
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-/// let interceptor = AsyncRateLimitInterceptor::new(limiter, PeerIp::new());
+/// let interceptor = AsyncRateLimitInterceptor::new(limiter, PeerIp);
 /// let server = Server::builder().layer(DrainLayer::new()).layer(async_interceptor(interceptor));
 /// # let _ = server;
 /// ```

@@ -22,7 +22,7 @@ use crate::status::GrpcStatus;
 /// | | layer | `AsyncRateLimitInterceptor` | this interceptor |
 /// |---|---|---|---|
 /// | counts in Redis | yes | yes | **only behind a layer** |
-/// | knows the method of a call (`key::Method`, `key::Service`, `MethodLimiters`) | yes | no | **no** |
+/// | knows the method of a call (`key::RpcMethod`, `key::RpcService`, `MethodLimiters`) | yes | no | **no** |
 /// | can send the remaining quota in the response metadata | yes | no | **no** |
 /// | delays calls in a [leaky bucket](tollgate::Algorithm::LeakyBucket) | yes | yes | **no: calls in the queue pass at once** |
 /// | sends status details and pushback | yes | yes | yes |
@@ -44,7 +44,7 @@ use crate::status::GrpcStatus;
 /// use tonic::transport::Server;
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-/// let interceptor = RateLimitInterceptor::new(limiter, PeerIp::new())?;
+/// let interceptor = RateLimitInterceptor::new(limiter, PeerIp)?;
 /// let server = Server::builder().layer(DrainLayer::new());
 /// // server.add_service(GreeterServer::with_interceptor(greeter, interceptor))
 /// # let _ = (server, interceptor);
@@ -126,7 +126,7 @@ impl RateLimitInterceptor {
     ///
     /// // In production, use a limiter with a `RedisStore`.
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-    /// let layer = tollgate_tonic::builder(limiter, PeerIp::new()).shadow(true).expose_decisions(true).build();
+    /// let layer = tollgate_tonic::builder(limiter, PeerIp).shadow(true).expose_decisions(true).build();
     /// let interceptor = RateLimitInterceptor::after_layer();
     /// let server = Server::builder().layer(DrainLayer::new()).layer(layer);
     /// // server.add_service(GreeterServer::with_interceptor(greeter, interceptor))

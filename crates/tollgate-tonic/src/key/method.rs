@@ -21,29 +21,29 @@ use crate::path::service_and_method;
 /// ```
 /// use http::Request;
 /// use tollgate::Key;
-/// use tollgate_tonic::key::{Method, Service};
+/// use tollgate_tonic::key::{RpcMethod, RpcService};
 /// use tollgate_tower::KeyExtractor;
 ///
 /// let (parts, ()) = Request::post("/helloworld.Greeter/SayHello").body(()).unwrap().into_parts();
-/// assert_eq!(Method.extract(&parts).unwrap(), Some(Key::new("/helloworld.Greeter/SayHello")));
-/// assert_eq!(Service.extract(&parts).unwrap(), Some(Key::new("helloworld.Greeter")));
+/// assert_eq!(RpcMethod.extract(&parts).unwrap(), Some(Key::new("/helloworld.Greeter/SayHello")));
+/// assert_eq!(RpcService.extract(&parts).unwrap(), Some(Key::new("helloworld.Greeter")));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Method;
+pub struct RpcMethod;
 
 /// Uses the called service as the key, by its full name: `helloworld.Greeter`.
 ///
-/// The remarks on [`Method`] apply.
+/// The remarks on [`RpcMethod`] apply.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Service;
+pub struct RpcService;
 
-impl KeyExtractor for Method {
+impl KeyExtractor for RpcMethod {
     fn extract(&self, parts: &Parts) -> Extraction {
         called(parts).map(|_| Some(Key::new(parts.uri.path())))
     }
 }
 
-impl KeyExtractor for Service {
+impl KeyExtractor for RpcService {
     fn extract(&self, parts: &Parts) -> Extraction {
         called(parts).map(|(service, _)| Some(Key::new(service)))
     }

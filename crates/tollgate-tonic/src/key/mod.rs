@@ -9,18 +9,18 @@
 //! | [`ForwardedIp`] | the IP address of the client in front of your proxies |
 //! | [`Metadata`] | the value of a metadata entry, for example an API key |
 //! | `ClientCertificate` (feature `client-certificate`) | the subject of the client's TLS certificate |
-//! | [`Method`], [`Service`] | the called method or service: one quota for all clients, unless it stands in a tuple |
+//! | [`RpcMethod`], [`RpcService`] | the called method or service: one quota for all clients, unless it stands in a tuple |
 //!
 //! A tuple of extractors joins their keys:
 //!
 //! ```
 //! use http::Request;
 //! use tollgate::Key;
-//! use tollgate_tonic::key::{Metadata, Method};
+//! use tollgate_tonic::key::{Metadata, RpcMethod};
 //! use tollgate_tower::KeyExtractor;
 //!
 //! // Each API key has a separate quota for each method.
-//! let key = (Metadata::new("x-api-key"), Method);
+//! let key = (Metadata::new("x-api-key"), RpcMethod);
 //!
 //! let call = Request::post("/helloworld.Greeter/SayHello").header("x-api-key", "acme").body(()).unwrap();
 //! let found = key.extract(&call.into_parts().0).unwrap().unwrap();
@@ -36,9 +36,9 @@ mod request;
 #[cfg(feature = "client-certificate")]
 pub use certificate::ClientCertificate;
 pub use metadata::Metadata;
-pub use method::{Method, Service};
+pub use method::{RpcMethod, RpcService};
 pub(crate) use request::RequestHead;
 pub use request::key_of;
 pub use tollgate_tower::key::{
-    ForwardedIp, Network, NetworkError, PeerIp, Prefixes, TrustedProxies,
+    ForwardedIp, Network, NetworkError, PeerIp, PeerNetwork, Prefixes, TrustedProxies,
 };

@@ -49,8 +49,8 @@ impl RequestHead {
 
 /// Returns the key of a request inside a handler; `None` when the extractor exempts the request.
 ///
-/// [`Method`](super::Method) and [`Service`](super::Service) do not work here, because tonic does
-/// not show the path of a call to its handler.
+/// [`RpcMethod`](super::RpcMethod) and [`RpcService`](super::RpcService) do not work here, because
+/// tonic does not show the path of a call to its handler.
 ///
 /// # Errors
 ///

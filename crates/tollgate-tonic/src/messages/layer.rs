@@ -27,7 +27,7 @@ use crate::status::GrpcStatus;
 /// let store = MemoryStore::new();
 /// let calls = Limiter::new(store.clone(), Policy::token_bucket("calls", Quota::per_second(5)));
 /// let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_second(100)));
-/// let builder = tollgate_tonic::builder(calls, PeerIp::new()).exempt(health_and_reflection());
+/// let builder = tollgate_tonic::builder(calls, PeerIp).exempt(health_and_reflection());
 /// let server = Server::builder().layer(MessageLayer::new(builder, MessageCharge::both().limiter(messages)));
 /// # let _ = server;
 /// ```

@@ -169,7 +169,7 @@ impl<H> GrpcStatus<H> {
     /// use tonic::service::Routes;
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-    /// let layer = tollgate_tonic::builder(limiter, PeerIp::new())
+    /// let layer = tollgate_tonic::builder(limiter, PeerIp)
     ///     .respond_with(GrpcStatus::new().or_http(Problem::new()))
     ///     .header_format(HeaderFormat::Ietf08)
     ///     .build();

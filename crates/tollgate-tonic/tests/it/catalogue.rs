@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 use tollgate::{Key, Policy, Quota};
-use tollgate_tonic::key::{Metadata, Method, Service};
+use tollgate_tonic::key::{Metadata, RpcMethod, RpcService};
 use tollgate_tower::{
     KeyExtractor,
     key::{Extraction, PeerIp},
@@ -51,9 +51,9 @@ impl KeyExtractor for By {
             Self::Ascii => Metadata::new("x-api-key").extract(parts),
             Self::Binary => Metadata::new("id-bin").extract(parts),
             Self::Two => (Metadata::new("x-api-key"), Metadata::new("id-bin")).extract(parts),
-            Self::Peer => PeerIp::new().extract(parts),
-            Self::Method => Method.extract(parts),
-            Self::Service => Service.extract(parts),
+            Self::Peer => PeerIp.extract(parts),
+            Self::Method => RpcMethod.extract(parts),
+            Self::Service => RpcService.extract(parts),
         }
     }
 }

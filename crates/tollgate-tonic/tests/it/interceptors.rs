@@ -4,7 +4,7 @@ use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore, limiter::events,
 use tollgate_tests::Log;
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
-    key::{Metadata, Method, key_of},
+    key::{Metadata, RpcMethod, key_of},
 };
 use tollgate_tower::{
     HeaderFormat, KeyExtractor,
@@ -173,11 +173,11 @@ fn a_wrong_set_up_of_an_interceptor_or_a_handler_is_logged_and_a_missing_key_is_
     };
     let wrong = logged(|| {
         assert_eq!(
-            intercept(Request::new(()), Box::new(Method)),
+            intercept(Request::new(()), Box::new(RpcMethod)),
             Code::Internal
         );
         assert_eq!(
-            key_of(&Request::new(()), &Method).unwrap_err().code(),
+            key_of(&Request::new(()), &RpcMethod).unwrap_err().code(),
             Code::Internal
         );
     });
@@ -302,7 +302,7 @@ async fn a_decided_interception_cannot_be_polled_again() {
 
 #[tokio::test]
 async fn an_interceptor_that_keys_by_method_is_an_internal_error() {
-    let interceptor = RateLimitInterceptor::new(limiter(TWO), Method).unwrap();
+    let interceptor = RateLimitInterceptor::new(limiter(TWO), RpcMethod).unwrap();
     let server = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
     let status = client(serve(server).await)
         .await
@@ -317,7 +317,7 @@ async fn an_interceptor_that_keys_by_method_is_an_internal_error() {
 
 #[test]
 fn a_handler_that_keys_by_method_is_an_internal_error() {
-    let status = key_of(&tonic::Request::new(()), &Method).unwrap_err();
+    let status = key_of(&tonic::Request::new(()), &RpcMethod).unwrap_err();
     assert_eq!(status.code(), Code::Internal);
 }
 

@@ -11,7 +11,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tollgate_tonic::{
     GrpcStatus, MethodLimiters,
-    key::{Metadata, Method, Service},
+    key::{Metadata, RpcMethod, RpcService},
 };
 use tollgate_tower::{
     HeaderFormat, Rejection, Respond,
@@ -54,7 +54,7 @@ async fn the_whole_server_is_limited_by_a_remote_store() {
 async fn a_denied_network_is_not_permitted() {
     let denied = Networks::parse("", "127.0.0.0/8").unwrap();
     let layer = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"))
-        .networks(denied.clone(), |parts| PeerIp::new().address(parts))
+        .networks(denied.clone(), |parts| PeerIp.address(parts))
         .build();
     let mut client = client_behind(layer).await;
     assert_eq!(
@@ -129,7 +129,7 @@ async fn each_method_has_its_own_quota_from_the_table() {
 async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
     let mut client = client_behind(tollgate_tonic::layer(
         limiter(TWO),
-        (PeerIp::new(), Metadata::new("x-api-key"), Method),
+        (PeerIp, Metadata::new("x-api-key"), RpcMethod),
     ))
     .await;
     for caller in ["acme", "other"] {
@@ -141,11 +141,7 @@ async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
                 .is_ok()
         );
     }
-    let mut client = client_behind(tollgate_tonic::layer(
-        limiter(TWO),
-        (PeerIp::new(), Service),
-    ))
-    .await;
+    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp, RpcService))).await;
     assert_eq!(codes(&mut client, "acme", 2).await, TWO_OF_THREE[..2]);
     assert_eq!(
         client

@@ -94,12 +94,12 @@ async fn calls_of_each_kind_are_allowed_and_denied_over_tls() {
 #[tokio::test]
 async fn the_peer_address_is_found_with_and_without_tls() {
     let authority = Authority::new();
-    let server = authority.server(limiter(TWO), PeerIp::new()).await;
+    let server = authority.server(limiter(TWO), PeerIp).await;
     assert_eq!(
         codes(&mut authority.client(server, None).await, "acme", 3).await,
         TWO_OF_THREE
     );
-    let mut plain = client_behind(tollgate_tonic::layer(limiter(TWO), PeerIp::new())).await;
+    let mut plain = client_behind(tollgate_tonic::layer(limiter(TWO), PeerIp)).await;
     assert_eq!(codes(&mut plain, "acme", 3).await, TWO_OF_THREE);
 }
 

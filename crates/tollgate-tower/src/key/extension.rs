@@ -19,7 +19,7 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 /// ```
 /// use http::Request;
 /// use tollgate::Key;
-/// use tollgate_tower::{KeyExtractor, key::Extension};
+/// use tollgate_tower::{KeyExtractor, key::FromExtension};
 ///
 /// #[derive(Clone)]
 /// struct UserId(u64);
@@ -31,15 +31,16 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 /// }
 ///
 /// let (parts, ()) = Request::builder().extension(UserId(7)).body(()).unwrap().into_parts();
-/// let key = Extension::<UserId>::new().extract(&parts).unwrap();
+/// let key = FromExtension::<UserId>::new().extract(&parts).unwrap();
 /// assert_eq!(key, Some(Key::from(("user", 7_u64))));
 /// ```
-pub struct Extension<T> {
+#[doc(alias = "Extension")]
+pub struct FromExtension<T> {
     is_optional: bool,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T> Extension<T> {
+impl<T> FromExtension<T> {
     /// Finds an extension of type `T` that every request has.
     #[must_use]
     pub const fn new() -> Self {
@@ -62,7 +63,7 @@ impl<T> Extension<T> {
     }
 }
 
-impl<T> KeyExtractor for Extension<T>
+impl<T> KeyExtractor for FromExtension<T>
 where
     T: Clone + Into<Key> + Send + Sync + 'static,
 {
@@ -80,22 +81,22 @@ where
     }
 }
 
-impl<T> Clone for Extension<T> {
+impl<T> Clone for FromExtension<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Extension<T> {}
+impl<T> Copy for FromExtension<T> {}
 
-impl<T> Default for Extension<T> {
+impl<T> Default for FromExtension<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> fmt::Debug for Extension<T> {
+impl<T> fmt::Debug for FromExtension<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Extension<{}>", any::type_name::<T>())
+        write!(f, "FromExtension<{}>", any::type_name::<T>())
     }
 }

@@ -19,14 +19,6 @@ use super::extractor::{Extraction, KeyExtractor};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Global;
 
-impl Global {
-    /// Creates the extractor.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self
-    }
-}
-
 impl KeyExtractor for Global {
     fn extract(&self, _: &Parts) -> Extraction {
         Ok(Some(Key::new("all")))

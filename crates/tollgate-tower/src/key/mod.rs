@@ -1,15 +1,16 @@
 //! Extractors that find the [`Key`](tollgate::Key) of a request: each layer needs one.
 //!
 //! Requests with the same key share a quota. There is no default extractor. Choose one. Its page
-//! says how a client could avoid the limit:
+//! says how a client could avoid the limit. An extractor that asks for nothing is written by its
+//! name alone. One that asks for something has a constructor that takes it:
 //!
 //! | extractor | requests with the same quota |
 //! |---|---|
 //! | [`PeerIp`] | from the same address at the other end of the connection |
 //! | [`ForwardedIp`] | from the same client address in front of trusted proxies |
 //! | [`Header`] | with the same value of a header, such as an API key |
-//! | [`Extension`] | with the same value, such as a user, that an outer layer has inserted |
-//! | [`Method`], [`Path`], `MatchedPath` | with the same method, path or route; mostly in a tuple with another extractor |
+//! | [`FromExtension`] | with the same value, such as a user, that an outer layer has inserted |
+//! | [`RequestMethod`], [`RequestPath`], `MatchedRoute` | with the same method, path or route; mostly in a tuple with another extractor |
 //! | [`Global`] | all requests |
 //! | [`key_fn`] | with the same result of a closure |
 //!
@@ -51,7 +52,7 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-pub use extension::Extension;
+pub use extension::FromExtension;
 pub use extractor::{
     BoxedKey, EXEMPT, Extraction, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt, WithBranch,
 };
@@ -61,8 +62,8 @@ pub use global::Global;
 pub use header::Header;
 pub use network::{Network, NetworkError};
 pub use networks::{NetworkVerdict, Networks};
-pub use peer::PeerIp;
+pub use peer::{PeerIp, PeerNetwork};
 pub use prefixes::Prefixes;
 #[cfg(feature = "axum")]
-pub use route::MatchedPath;
-pub use route::{Method, Path};
+pub use route::MatchedRoute;
+pub use route::{RequestMethod, RequestPath};

@@ -40,14 +40,19 @@ use super::{
 ///
 /// let peer: SocketAddr = "[2001:db8:1:2::3]:50000".parse().unwrap();
 /// let (parts, ()) = Request::builder().extension(peer).body(()).unwrap().into_parts();
-/// let key = PeerIp::new().extract(&parts).unwrap();
+/// let key = PeerIp.extract(&parts).unwrap();
 /// assert_eq!(key, Some(Key::network("2001:db8:1:2::".parse().unwrap(), 64)));
 /// ```
 #[doc(alias = "ip")]
 #[doc(alias = "address")]
 #[doc(alias = "ConnectInfo")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerIp;
+
+/// Uses a network of the address at the other end of the connection as the key, or several nested
+/// networks. [`PeerIp::prefixes`] creates it.
 #[derive(Clone, Copy, Debug)]
-pub struct PeerIp {
+pub struct PeerNetwork {
     prefixes: Prefixes,
 }
 
@@ -57,14 +62,6 @@ pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwar
 pub(super) const DEFAULT_PREFIXES: Prefixes = Prefixes::ipv6([64]);
 
 impl PeerIp {
-    /// Creates an extractor with an IPv6 prefix of 64 bits.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            prefixes: DEFAULT_PREFIXES,
-        }
-    }
-
     /// Sets the networks of the key. The default is `Prefixes::ipv6([64])`.
     ///
     /// Use 56 or 48 bits where providers assign such networks to homes or businesses, or 128 for
@@ -78,13 +75,12 @@ impl PeerIp {
     ///
     /// let peer: SocketAddr = "[2001:db8:1:2::3]:50000".parse().unwrap();
     /// let (parts, ()) = Request::builder().extension(peer).body(()).unwrap().into_parts();
-    /// let key = PeerIp::new().prefixes(Prefixes::ipv6([48, 64])).extract(&parts).unwrap().unwrap();
+    /// let key = PeerIp.prefixes(Prefixes::ipv6([48, 64])).extract(&parts).unwrap().unwrap();
     /// assert_eq!(key.encoded(), "*2001:db8:1::/48>*2001:db8:1:2::/64");
     /// ```
     #[must_use]
-    pub const fn prefixes(mut self, prefixes: Prefixes) -> Self {
-        self.prefixes = prefixes;
-        self
+    pub const fn prefixes(self, prefixes: Prefixes) -> PeerNetwork {
+        PeerNetwork { prefixes }
     }
 
     /// Returns the full address of the peer, for logs and for rules of your own. An IPv4-mapped
@@ -98,13 +94,13 @@ impl PeerIp {
     }
 }
 
-impl Default for PeerIp {
-    fn default() -> Self {
-        Self::new()
+impl KeyExtractor for PeerIp {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        self.prefixes(DEFAULT_PREFIXES).extract(parts)
     }
 }
 
-impl KeyExtractor for PeerIp {
+impl KeyExtractor for PeerNetwork {
     fn extract(&self, parts: &Parts) -> Extraction {
         seen(parts).map(|address| Some(self.prefixes.key(address)))
     }

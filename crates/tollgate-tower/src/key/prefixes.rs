@@ -35,7 +35,7 @@ use tollgate::{Error, ErrorKind, Key};
 /// let key = |peer: &str| {
 ///     let peer: SocketAddr = peer.parse().unwrap();
 ///     let (parts, ()) = Request::builder().extension(peer).body(()).unwrap().into_parts();
-///     PeerIp::new().prefixes(NETWORKS).extract(&parts).unwrap().unwrap()
+///     PeerIp.prefixes(NETWORKS).extract(&parts).unwrap().unwrap()
 /// };
 /// assert_eq!(key("[2001:db8:1:7::3]:50000").encoded(), "*2001:db8:1::/48>*2001:db8:1:7::/64");
 /// assert_eq!(key("192.0.2.7:50000").encoded(), "*192.0.2.0/24>*192.0.2.7");

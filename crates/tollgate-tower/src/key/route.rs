@@ -9,21 +9,21 @@ use super::extractor::{Extraction, KeyExtractor};
 ///
 /// The path is not normalised: with another case, `%2f`, `//`, `/./` or a slash at the end, it is
 /// another key. **A client that can write one path in several ways has several quotas.** A path
-/// that contains an identifier has one quota for each identifier. With axum use `MatchedPath`. Use
-/// this extractor for files and for services without routes.
+/// that contains an identifier has one quota for each identifier. With axum use `MatchedRoute`.
+/// Use this extractor for files and for services without routes.
 ///
 /// ```
 /// use http::Request;
 /// use tollgate::Key;
-/// use tollgate_tower::{KeyExtractor, key::Path};
+/// use tollgate_tower::{KeyExtractor, key::RequestPath};
 ///
 /// let (parts, ()) = Request::get("http://example.com/a?b=c").body(()).unwrap().into_parts();
-/// assert_eq!(Path.extract(&parts).unwrap(), Some(Key::new("/a")));
+/// assert_eq!(RequestPath.extract(&parts).unwrap(), Some(Key::new("/a")));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Path;
+pub struct RequestPath;
 
-impl KeyExtractor for Path {
+impl KeyExtractor for RequestPath {
     fn extract(&self, parts: &Parts) -> Extraction {
         Ok(Some(Key::new(parts.uri.path())))
     }
@@ -38,15 +38,15 @@ impl KeyExtractor for Path {
 /// ```
 /// use http::Request;
 /// use tollgate::Key;
-/// use tollgate_tower::{KeyExtractor, key::Method};
+/// use tollgate_tower::{KeyExtractor, key::RequestMethod};
 ///
 /// let (parts, ()) = Request::head("/").body(()).unwrap().into_parts();
-/// assert_eq!(Method.extract(&parts).unwrap(), Some(Key::new("GET")));
+/// assert_eq!(RequestMethod.extract(&parts).unwrap(), Some(Key::new("GET")));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Method;
+pub struct RequestMethod;
 
-impl KeyExtractor for Method {
+impl KeyExtractor for RequestMethod {
     fn extract(&self, parts: &Parts) -> Extraction {
         use http::Method as M;
         let method = match parts.method {
@@ -76,14 +76,14 @@ impl KeyExtractor for Method {
 /// use axum::{Router, body::Body, routing::get};
 /// use http::Request;
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, key::{MatchedPath, Method}};
+/// use tollgate_tower::{RateLimitLayer, key::{MatchedRoute, RequestMethod}};
 /// use tower::ServiceExt;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
 /// let app: Router = Router::new()
 ///     .route("/users/{id}", get(|| async { "hello" }))
-///     .route_layer(RateLimitLayer::new(limiter, (Method, MatchedPath)));
+///     .route_layer(RateLimitLayer::new(limiter, (RequestMethod, MatchedRoute)));
 ///
 /// let request = |path: &str| Request::get(path).body(Body::empty()).unwrap();
 /// assert_eq!(app.clone().oneshot(request("/users/1")).await.unwrap().status(), 200);
@@ -91,11 +91,12 @@ impl KeyExtractor for Method {
 /// # }
 /// ```
 #[cfg(feature = "axum")]
+#[doc(alias = "MatchedPath")]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MatchedPath;
+pub struct MatchedRoute;
 
 #[cfg(feature = "axum")]
-impl KeyExtractor for MatchedPath {
+impl KeyExtractor for MatchedRoute {
     fn extract(&self, parts: &Parts) -> Extraction {
         match parts.extensions.get::<axum::extract::MatchedPath>() {
             Some(path) => Ok(Some(Key::new(path.as_str()))),

@@ -76,7 +76,7 @@ fn the_peer_address_comes_from_the_socket_and_not_from_a_header() {
             .header("x-forwarded-for", "203.0.113.9")
     });
     assert_eq!(
-        PeerIp::new().extract(&parts).unwrap(),
+        PeerIp.extract(&parts).unwrap(),
         Some(Key::from(std::net::IpAddr::from([192, 0, 2, 7])))
     );
 }
@@ -85,7 +85,7 @@ fn the_peer_address_comes_from_the_socket_and_not_from_a_header() {
 fn ipv6_peers_with_the_same_prefix_share_a_key() {
     let of = |peer: &str, prefix| {
         let peer: SocketAddr = peer.parse().unwrap();
-        PeerIp::new()
+        PeerIp
             .prefixes(Prefixes::ipv6([prefix]))
             .extract(&parts(|request| request.extension(peer)))
             .unwrap()
@@ -126,16 +126,13 @@ fn networks_of_both_families_have_the_lengths_that_were_set_behind_proxies_too()
 fn axum_provides_the_peer_address() {
     let peer: SocketAddr = "192.0.2.7:4711".parse().unwrap();
     let parts = parts(|request| request.extension(axum::extract::ConnectInfo(peer)));
-    assert_eq!(
-        PeerIp::new().extract(&parts).unwrap(),
-        Some(Key::from(peer.ip()))
-    );
+    assert_eq!(PeerIp.extract(&parts).unwrap(), Some(Key::from(peer.ip())));
 }
 
 #[test]
 fn a_request_without_a_peer_address_is_a_misconfiguration() {
     assert_eq!(
-        PeerIp::new()
+        PeerIp
             .extract(&parts(|request| request))
             .unwrap_err()
             .kind(),
@@ -174,11 +171,11 @@ fn keys_beside_each_other_are_branches_and_an_exempt_one_exempts_the_request() {
     );
     // A tuple joins its keys to each branch.
     assert_eq!(
-        key((Method, a.clone().with_branch(b.clone())).extract(&parts)).encoded(),
+        key((RequestMethod, a.clone().with_branch(b.clone())).extract(&parts)).encoded(),
         "GET,1^GET,2"
     );
     assert_eq!(
-        key((a.clone().with_branch(b), Method).extract(&parts)).encoded(),
+        key((a.clone().with_branch(b), RequestMethod).extract(&parts)).encoded(),
         "1,GET^2,GET"
     );
     let missing = Header::new("c");
@@ -225,7 +222,11 @@ fn a_shared_trait_object_is_an_extractor() {
 
 #[test]
 fn a_path_is_not_normalised() {
-    let of = |path: &str| Path.extract(&parts(|request| request.uri(path))).unwrap();
+    let of = |path: &str| {
+        RequestPath
+            .extract(&parts(|request| request.uri(path)))
+            .unwrap()
+    };
     assert_eq!(of("http://example.com/a?b=c"), of("/a"));
     for other in ["/A", "/a/", "//a", "/%61", "/./a", "/a;b"] {
         assert_ne!(of(other), of("/a"), "{other}");
@@ -235,7 +236,7 @@ fn a_path_is_not_normalised() {
 #[test]
 fn an_unknown_method_gives_no_further_quota() {
     let of = |method: &str| {
-        Method
+        RequestMethod
             .extract(&parts(|request| request.method(method)))
             .unwrap()
     };
@@ -249,15 +250,15 @@ fn an_unknown_method_gives_no_further_quota() {
 fn a_missing_extension_is_a_misconfiguration_unless_it_is_optional() {
     let present = parts(|request| request.extension(7_u64));
     assert_eq!(
-        Extension::<u64>::new().extract(&present).unwrap(),
+        FromExtension::<u64>::new().extract(&present).unwrap(),
         Some(Key::from(7_u64))
     );
     let absent = parts(|request| request);
-    let error = Extension::<u64>::new().extract(&absent).unwrap_err();
+    let error = FromExtension::<u64>::new().extract(&absent).unwrap_err();
     assert_eq!(error.kind(), KeyErrorKind::Misconfigured);
     assert!(error.to_string().contains("`u64`"), "{error}");
     assert_eq!(
-        Extension::<u64>::optional()
+        FromExtension::<u64>::optional()
             .extract(&absent)
             .unwrap_err()
             .kind(),
@@ -274,14 +275,11 @@ fn tonic_provides_the_peer_address() {
         remote_addr,
     };
     let known = parts(|request| request.extension(info(Some(peer))));
-    assert_eq!(
-        PeerIp::new().extract(&known).unwrap(),
-        Some(Key::from(peer.ip()))
-    );
+    assert_eq!(PeerIp.extract(&known).unwrap(), Some(Key::from(peer.ip())));
     // A Unix socket.
     let unknown = parts(|request| request.extension(info(None)));
     assert_eq!(
-        PeerIp::new().extract(&unknown).unwrap_err().kind(),
+        PeerIp.extract(&unknown).unwrap_err().kind(),
         KeyErrorKind::Misconfigured
     );
 }
@@ -290,18 +288,18 @@ fn tonic_provides_the_peer_address() {
 fn a_joined_key_keeps_the_levels_of_nested_networks() {
     let peer: SocketAddr = "[2001:db8:1:2::3]:1".parse().unwrap();
     let parts = parts(|request| request.extension(peer));
-    let nested = PeerIp::new().prefixes(Prefixes::ipv6([48, 64]));
+    let nested = PeerIp.prefixes(Prefixes::ipv6([48, 64]));
     let key = |extraction: Extraction| extraction.unwrap().unwrap();
     assert_eq!(
-        key((nested, Method).extract(&parts)).encoded(),
+        key((nested, RequestMethod).extract(&parts)).encoded(),
         "*2001:db8:1::/48>*2001:db8:1:2::/64,GET"
     );
     assert_eq!(
-        key((Method, nested).extract(&parts)).encoded(),
+        key((RequestMethod, nested).extract(&parts)).encoded(),
         "GET,*2001:db8:1::/48>*2001:db8:1:2::/64"
     );
     assert_eq!(
-        key(nested.prefixes(Prefixes::ipv6([56])).extract(&parts)),
+        key(PeerIp.prefixes(Prefixes::ipv6([56])).extract(&parts)),
         Key::network(peer.ip(), 56)
     );
 }

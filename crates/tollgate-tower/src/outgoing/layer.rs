@@ -18,7 +18,7 @@ use crate::{
 /// describes how.
 ///
 /// Calls with the same key share a limit. Use [`Global`](crate::key::Global) for one limit of all
-/// calls, or an [`Extension`](crate::key::Extension) for one limit of each account.
+/// calls, or [`FromExtension`](crate::key::FromExtension) for one limit of each account.
 ///
 /// ```
 /// use http::{Request, Response};

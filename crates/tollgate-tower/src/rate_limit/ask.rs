@@ -157,7 +157,7 @@ impl<B: 'static> Steps<'_, B> {
             .cost_of("")
             .filter(|_| !is_estimate)
             .unwrap_or(Cost::ONE);
-        let joint_check = JointCheck::new(cost, costs.priority(), options.enforcement.as_ref());
+        let joint_check = JointCheck::new(cost, &costs, options.enforcement.as_ref());
         let leave_queues = |decision| wait::leave_queues(decision, options.enforcement.clone());
         match (self.limits.deciders[at])(parts, joint_check)
             .map(|decision| leave_queues(decision).into_ready())
@@ -185,7 +185,7 @@ impl<B: 'static> Steps<'_, B> {
         {
             limits.warn_of_unknown_units();
         }
-        let cost = match (&options.cost, &options.priority) {
+        let cost = match (&options.cost, &options.rank) {
             (None, None) => Cost::ONE,
             (Some(CostOf::One(cost)), None) => cost(parts),
             (Some(CostOf::Estimate(_, options)), _) => {
@@ -315,25 +315,24 @@ impl<B: 'static> Steps<'_, B> {
 }
 
 impl Limits {
-    /// Returns the costs of a request, with its priority.
+    /// Returns the costs of a request, with its rank.
     pub(super) fn costs(&self, request: &Parts) -> Costs {
         let costs = match &self.options.cost {
             None => Cost::ONE.into(),
             Some(CostOf::One(cost)) => cost(request).into(),
             Some(CostOf::Each(costs) | CostOf::Estimate(costs, _)) => costs(request),
         };
-        match &self.options.priority {
-            Some(priority) => costs.with_priority(priority(request)),
+        match &self.options.rank {
+            Some(rank) => rank.of(costs, request),
             None => costs,
         }
     }
 
-    /// Gives costs of a handler the priority of the request, unless the handler has lowered theirs.
+    /// Gives costs of a handler the rank of the request, unless they have one of their own.
     pub(super) fn ranked(&self, costs: Costs, request: &Parts) -> Costs {
-        match &self.options.priority {
-            Some(priority) if costs.priority() == Priority::CRITICAL => {
-                costs.with_priority(priority(request))
-            }
+        let has_rank = costs.priority() < Priority::CRITICAL || costs.customer().is_some();
+        match &self.options.rank {
+            Some(rank) if !has_rank => rank.of(costs, request),
             _ => costs,
         }
     }
@@ -438,7 +437,9 @@ impl Limit<'_> {
         if !self.limiter.policies().iter().all(may_fit) {
             return check_costs(self.limiter, waits, key, costs);
         }
-        let nothing = Costs::new(Cost::ZERO).with_priority(costs.priority());
+        let nothing = Costs::new(Cost::ZERO)
+            .with_priority(costs.priority())
+            .with_customer(costs.customer());
         let look = match self
             .limiter
             .check_key(key)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    Cost, Costs, Decision, Enforcement, Error, Key, Limiter, Priority, store::StoreFuture,
+    Cost, Costs, Customer, Decision, Enforcement, Error, Key, Limiter, Priority, store::StoreFuture,
 };
 
 use crate::{charge::Charged, rejection::Reason};
@@ -14,17 +14,19 @@ use crate::{charge::Charged, rejection::Reason};
 pub struct JointCheck {
     cost: Cost,
     priority: Priority,
+    customer: Option<Customer>,
     /// `None` for all keys.
     enforcement: Option<Enforcement>,
 }
 
 impl JointCheck {
     /// Keeps the share that is in force, so that one share decides the whole request.
-    pub(super) fn new(cost: Cost, priority: Priority, enforcement: Option<&Enforcement>) -> Self {
+    pub(super) fn new(cost: Cost, ranked: &Costs, enforcement: Option<&Enforcement>) -> Self {
         let enforcement = enforcement.map(|enforcement| Enforcement::share(enforcement.percent()));
         Self {
             cost,
-            priority,
+            priority: ranked.priority(),
+            customer: ranked.customer(),
             enforcement,
         }
     }
@@ -41,10 +43,13 @@ impl JointCheck {
         self.priority
     }
 
-    /// Returns the cost with the [priority](Self::priority), for the checks.
+    /// Returns the cost with the [priority](Self::priority) and the
+    /// [customer](crate::RateLimitBuilder::customer), for the checks.
     #[must_use]
     pub fn costs(&self) -> Costs {
-        Costs::new(self.cost).with_priority(self.priority)
+        Costs::new(self.cost)
+            .with_priority(self.priority)
+            .with_customer(self.customer)
     }
 
     /// Returns whether the limits of a key can deny the request: whether the key belongs to the

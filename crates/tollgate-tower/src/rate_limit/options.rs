@@ -1,9 +1,9 @@
 //! The options of a layer, as the builder collects them.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{mem, net::IpAddr, sync::Arc, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Enforcement, KeySecret, Priority};
+use tollgate::{Cost, Costs, Customer, Enforcement, KeySecret, Priority};
 
 use crate::{
     charge::FinalCost,
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
-    pub(crate) priority: Option<FromParts<Priority>>,
+    pub(crate) rank: Option<Rank>,
     pub(crate) final_cost: Option<FinalCost>,
     /// A request is charged after the response and not before.
     pub(crate) charges_after: bool,
@@ -58,6 +58,28 @@ impl Options {
                 "the option has no effect on requests that several limiters decide, because they have no single key"
             );
         }
+    }
+}
+
+/// Ranks a request by its head.
+pub(crate) enum Rank {
+    Priority(FromParts<Priority>),
+    /// By what its customer was admitted lately.
+    Customer(FromParts<Customer>),
+}
+
+impl Rank {
+    /// Returns the costs of a request with its rank.
+    pub(crate) fn of(&self, costs: Costs, request: &Parts) -> Costs {
+        match self {
+            Self::Priority(priority) => costs.with_priority(priority(request)),
+            Self::Customer(customer) => costs.with_customer(customer(request)),
+        }
+    }
+
+    /// Returns whether both rank requests in the same way.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        mem::discriminant(self) == mem::discriminant(other)
     }
 }
 

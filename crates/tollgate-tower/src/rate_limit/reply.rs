@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{Cost, Decision, Error, ErrorKind, Key, Priority, reservation::Reservation};
+use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, reservation::Reservation};
 
 use crate::{
     charge::{Charge, Charged},
@@ -359,18 +359,13 @@ impl<B: 'static> Steps<'_, B> {
         } else {
             RpcName::NONE
         };
-        let priority = self
-            .limits
-            .options
-            .priority
-            .as_ref()
-            .map_or(Priority::CRITICAL, |priority| priority(parts));
+        let rank = self.limits.ranked(Costs::new(Cost::ZERO), parts);
         let (limits, key, labels) = (Arc::clone(self.limits), key.clone(), context.labels);
         RequestLimiter::of_layer(LimitedRequest {
             limits,
             limit,
             key,
-            priority,
+            rank,
             labels,
             rpc,
         })

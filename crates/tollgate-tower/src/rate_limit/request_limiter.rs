@@ -8,8 +8,7 @@ use std::{
 
 use http::Request;
 use tollgate::{
-    Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Priority, Quota,
-    Store,
+    Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store,
     store::{Check, CheckFuture},
 };
 
@@ -77,7 +76,8 @@ pub(super) struct LimitedRequest {
     pub(super) limits: Arc<Limits>,
     pub(super) limit: LimitRef,
     pub(super) key: Key,
-    pub(super) priority: Priority,
+    /// Has the rank of the request, and no cost.
+    pub(super) rank: Costs,
     pub(super) labels: LabelIndex,
     pub(super) rpc: RpcName<Box<str>>,
 }
@@ -124,12 +124,12 @@ impl RequestLimiter {
             LimitRef::Fixed(0),
             LabelIndex::of(&none, &MetricLabels::default()),
         );
-        let (key, priority, rpc) = (key.into(), Priority::CRITICAL, RpcName::NONE);
+        let (key, rank, rpc) = (key.into(), Costs::new(Cost::ZERO), RpcName::NONE);
         Self::of_layer(LimitedRequest {
             limits,
             limit,
             key,
-            priority,
+            rank,
             labels,
             rpc,
         })
@@ -195,7 +195,7 @@ impl RequestLimiter {
             limits,
             limit,
             key,
-            priority,
+            rank,
             ..
         }) = &self.limited
         else {
@@ -203,7 +203,9 @@ impl RequestLimiter {
             return store.check(Check::new(policies, &Key::new("exempt"), Cost::ZERO));
         };
         let (costs, wait) = (
-            Costs::new(cost).with_priority(*priority),
+            Costs::new(cost)
+                .with_priority(rank.priority())
+                .with_customer(rank.customer()),
             self.wait.or(limits.options.wait),
         );
         limit

@@ -446,7 +446,7 @@ impl fmt::Debug for LimiterSource {
 /// ```
 /// use http::{Request, Response};
 /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, TieredLimiters, key::Extension};
+/// use tollgate_tower::{RateLimitLayer, TieredLimiters, key::FromExtension};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// #[derive(Clone, PartialEq, Eq, Hash)]
@@ -466,7 +466,7 @@ impl fmt::Debug for LimiterSource {
 /// let free = Limiter::new(store.clone(), Policy::fixed_window("free", Quota::per_day(100)));
 /// let pro = Limiter::new(store, Policy::fixed_window("pro", Quota::per_day(50_000)));
 /// let tiers = TieredLimiters::new(free).tier(Plan::Pro, pro).exempt(Plan::Staff);
-/// let service = RateLimitLayer::new(tiers, Extension::<UserId>::new())
+/// let service = RateLimitLayer::new(tiers, FromExtension::<UserId>::new())
 ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
 ///
 /// // The authentication inserts both.

@@ -13,7 +13,7 @@ use std::{
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use tollgate::{
-    Cost, Error, ErrorKind, Priority,
+    Cost, Costs, Error, ErrorKind,
     limiter::{Limited, PolicyState},
 };
 use tower_service::Service;
@@ -275,7 +275,7 @@ async fn add_joint_states<B: 'static>(
     let limits = steps.limits;
     let check = JointCheck::new(
         Cost::ZERO,
-        Priority::CRITICAL,
+        &Costs::new(Cost::ZERO),
         limits.options.enforcement.as_ref(),
     );
     let decided = match (limits.deciders[at])(parts, check) {

@@ -32,7 +32,7 @@
 //! let store = MemoryStore::new();
 //! let connections = Limiter::new(store.clone(), Policy::token_bucket("connections", Quota::per_minute(30)));
 //! let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_second(5).with_burst(20)));
-//! let layer = RateLimitLayer::builder(connections, PeerIp::new()).expose_request_limiter(Some(messages)).build();
+//! let layer = RateLimitLayer::builder(connections, PeerIp).expose_request_limiter(Some(messages)).build();
 //! let app: Router = Router::new().route("/chat", any(chat).layer(layer));
 //! # let _ = app.into_make_service_with_connect_info::<SocketAddr>();
 //! ```

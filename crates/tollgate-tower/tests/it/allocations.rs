@@ -96,25 +96,23 @@ fn limiter() -> Limiter {
 fn the_layer_allocates_only_the_header_value_that_it_writes() {
     assert_eq!(allocations(Bare), 0);
     assert_eq!(
-        allocations(RateLimitLayer::new(limiter(), PeerIp::new()).layer(Bare)),
+        allocations(RateLimitLayer::new(limiter(), PeerIp).layer(Bare)),
         1
     );
     assert_eq!(
-        allocations(
-            RateLimitLayer::new(limiter(), (PeerIp::new(), Header::new("x-api-key"))).layer(Bare)
-        ),
+        allocations(RateLimitLayer::new(limiter(), (PeerIp, Header::new("x-api-key"))).layer(Bare)),
         1
     );
     // Limiters that are looked up add none.
     let live = LimiterHandle::new(limiter());
     assert_eq!(
-        allocations(RateLimitLayer::new(live, PeerIp::new()).layer(Bare)),
+        allocations(RateLimitLayer::new(live, PeerIp).layer(Bare)),
         1
     );
     let policies = limiter().policies().clone();
     let of_function = LimiterSource::from_fn(limiter(), move |_| policies.clone());
     assert_eq!(
-        allocations(RateLimitLayer::new(of_function, PeerIp::new()).layer(Bare)),
+        allocations(RateLimitLayer::new(of_function, PeerIp).layer(Bare)),
         1
     );
     let policies = limiter().policies().clone();
@@ -134,10 +132,10 @@ fn the_layer_allocates_only_the_header_value_that_it_writes() {
     );
     let tenants = LimiterSource::by_tenant(tenants, |_| Some(7));
     assert_eq!(
-        allocations(RateLimitLayer::new(tenants, PeerIp::new()).layer(Bare)),
+        allocations(RateLimitLayer::new(tenants, PeerIp).layer(Bare)),
         1
     );
-    let silent = RateLimitLayer::builder(limiter(), PeerIp::new())
+    let silent = RateLimitLayer::builder(limiter(), PeerIp)
         .header_format(HeaderFormat::None)
         .build();
     assert_eq!(allocations(silent.layer(Bare)), 0);

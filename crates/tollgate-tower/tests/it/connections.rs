@@ -31,7 +31,7 @@ async fn serve_hyper() -> SocketAddr {
             request.version()
         ))))
     });
-    let limited = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new()).layer(hello);
+    let limited = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp).layer(hello);
     tokio::spawn(async move {
         loop {
             let (stream, peer) = listener.accept().await.unwrap();
@@ -106,7 +106,7 @@ fn assert_limited(responses: &[Response<String>]) {
 #[tokio::test]
 async fn axum_is_limited_over_http_1_and_http_2() {
     for is_http2 in [false, true] {
-        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
         let address = serve(Router::new().route("/", get(|| async { "hello" }).layer(layer))).await;
         let responses = exchange(address, is_http2, Method::GET, 3).await;
         assert_limited(&responses);
@@ -131,11 +131,11 @@ async fn a_rejected_head_request_has_no_body_on_the_wire() {
 #[tokio::test]
 async fn a_denied_head_request_has_the_headers_of_a_get_request() {
     let axum = || async {
-        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
         serve(Router::new().route("/", get(|| async { "hello" }).layer(layer))).await
     };
     let outside = || async {
-        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+        let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
         serve(
             Router::new()
                 .route("/", get(|| async { "hello" }))
@@ -182,7 +182,7 @@ async fn clients_of_http_1_and_http_2_with_one_address_share_its_limit() {
 /// Tests the layers that most services have, outside and inside of the limit.
 #[tokio::test]
 async fn layers_of_tower_http_work_outside_and_inside_of_the_limit() {
-    let limit = || RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+    let limit = || RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
     let timeout =
         || TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
     let route = || Router::new().route("/", get(|| async { "hello" }));
@@ -224,7 +224,7 @@ async fn layers_of_tower_http_work_outside_and_inside_of_the_limit() {
 async fn a_panic_in_the_handler_is_refunded_when_a_layer_catches_it() {
     let limiter = Limiter::new(still(), TWO);
     let layer = || {
-        RateLimitLayer::builder(limiter.clone(), PeerIp::new())
+        RateLimitLayer::builder(limiter.clone(), PeerIp)
             .charge_on(|status| !status.is_server_error())
             .build()
     };

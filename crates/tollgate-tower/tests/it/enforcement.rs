@@ -150,9 +150,9 @@ async fn without_a_decision_the_share_applies_by_key_and_without_a_key_from_100_
 #[tokio::test]
 async fn a_denied_network_belongs_to_the_share_by_its_address() {
     let enforcement = Enforcement::share(50);
-    let layer = RateLimitLayer::builder(Limiter::new(still(), HOURLY), PeerIp::new())
+    let layer = RateLimitLayer::builder(Limiter::new(still(), HOURLY), PeerIp)
         .networks(Networks::parse("", "10.0.0.0/8").unwrap(), |parts| {
-            PeerIp::new().address(parts)
+            PeerIp.address(parts)
         })
         .enforcement(enforcement.clone())
         .build();

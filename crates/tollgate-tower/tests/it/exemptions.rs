@@ -33,7 +33,7 @@ fn exempting(limiter: &Limiter) -> Vec<(&'static str, RateLimitBuilder<BoxedKey>
         ("exempt", global(limiter.clone().into()).exempt(|_| true)),
         (
             "network",
-            global(limiter.clone().into()).networks(networks, |parts| PeerIp::new().address(parts)),
+            global(limiter.clone().into()).networks(networks, |parts| PeerIp.address(parts)),
         ),
         ("tier", global(tiers.into())),
         (

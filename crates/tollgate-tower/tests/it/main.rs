@@ -8,6 +8,7 @@ mod charging;
 mod compile;
 mod concurrency;
 mod connections;
+mod customers;
 mod denials;
 mod enforcement;
 mod exemptions;

@@ -12,7 +12,7 @@ use tollgate_tower::{
 use crate::support::*;
 
 fn address(parts: &http::request::Parts) -> Result<IpAddr, KeyError> {
-    PeerIp::new().address(parts)
+    PeerIp.address(parts)
 }
 
 fn from(address: &str) -> Request<()> {

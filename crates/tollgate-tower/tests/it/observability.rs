@@ -270,7 +270,7 @@ async fn a_chain_of_proxies_is_read_up_to_32_addresses() {
 
 #[tokio::test]
 async fn a_misconfiguration_is_logged_once() {
-    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
     let lines = logged("into_make_service_with_connect_info", async {
         statuses(&layer, 3).await;
     });
@@ -331,7 +331,7 @@ mod counts {
             statuses(&keyless, 1).await;
             let wrong = RateLimitLayer::new(Limiter::new(still(), TWO.at_level(2)), Global);
             statuses(&wrong, 1).await;
-            let unset = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+            let unset = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
             statuses(&unset, 1).await;
             statuses(&RateLimitLayer::new(unavailable(Outage::Open), Global), 1).await;
             statuses(&RateLimitLayer::new(unavailable(Outage::Closed), Global), 2).await;

@@ -14,7 +14,7 @@ use tollgate::Limiter;
 use tollgate_tower::{
     KeyExtractor, RateLimit, RateLimitLayer,
     future::ResponseFuture,
-    key::{Global, MatchedPath, PeerIp},
+    key::{Global, MatchedRoute, PeerIp},
     rejection::Problem,
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::option_layer};
@@ -84,7 +84,7 @@ async fn nested_routers_are_limited_by_their_own_layer() {
 #[tokio::test]
 async fn a_mocked_peer_of_axum_is_the_peer_unless_the_server_knows_it() {
     let mock = |last| MockConnectInfo(SocketAddr::from(([192, 0, 2, last], 80)));
-    let layer = RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp::new());
+    let layer = RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp);
     let router = Router::new().route("/a", get(|| async {})).layer(layer);
     assert_eq!(
         get_twice(router.clone(), "/a").await,
@@ -123,20 +123,20 @@ async fn an_unknown_path_is_404_also_where_the_key_is_the_route() {
             .layer(layer)
     };
     assert_eq!(
-        get_twice(router(MatchedPath.boxed()), "/a/1").await,
+        get_twice(router(MatchedRoute.boxed()), "/a/1").await,
         LIMITED
     );
     assert_eq!(
-        get_twice(router(MatchedPath.boxed()), "/nowhere").await,
+        get_twice(router(MatchedRoute.boxed()), "/nowhere").await,
         [StatusCode::NOT_FOUND; 2]
     );
     // The key of unknown paths, and their exemption.
-    let or_global = router(MatchedPath.or(Global).boxed());
+    let or_global = router(MatchedRoute.or(Global).boxed());
     assert_eq!(
         get_twice(or_global, "/nowhere").await,
         [StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS]
     );
-    let fallback = router(MatchedPath.or_exempt().boxed()).fallback(|| async { "a file" });
+    let fallback = router(MatchedRoute.or_exempt().boxed()).fallback(|| async { "a file" });
     assert_eq!(get_twice(fallback, "/nowhere").await, UNLIMITED);
 }
 
@@ -196,7 +196,7 @@ fn the_layer_is_one_pointer_wide_and_always_cloneable() {
     assert_eq!(size_of::<RateLimitLayer<PeerIp>>(), size_of::<usize>());
     assert_eq!(size_of::<RateLimit<(), PeerIp>>(), size_of::<usize>());
     let _ = Holder {
-        layer: RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp::new()),
+        layer: RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp),
     }
     .layer
     .clone();
@@ -213,7 +213,7 @@ fn the_future_can_be_named_and_sent() {
 
 #[tokio::test]
 async fn matched_path_has_one_quota_for_each_route() {
-    let layer = RateLimitLayer::new(Limiter::new(still(), ONE), MatchedPath);
+    let layer = RateLimitLayer::new(Limiter::new(still(), ONE), MatchedRoute);
     let router = Router::new()
         .route("/users/{id}", get(|| async {}))
         .route("/b", get(|| async {}))

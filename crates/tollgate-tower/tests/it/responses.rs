@@ -128,7 +128,7 @@ async fn a_missing_key_is_400() {
 
 #[tokio::test]
 async fn a_misconfigured_service_is_500_without_details() {
-    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(

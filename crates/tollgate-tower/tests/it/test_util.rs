@@ -29,7 +29,7 @@ const POLICIES: [Policy; 2] = [
 
 fn app(store: impl Store) -> Router {
     let limiter = Limiter::new(store, POLICIES);
-    let layer = RateLimitLayer::builder(limiter, PeerIp::new())
+    let layer = RateLimitLayer::builder(limiter, PeerIp)
         .expose_decisions(true)
         .build();
     let degraded = |decisions: Decisions| async move {

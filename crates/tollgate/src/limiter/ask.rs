@@ -354,7 +354,8 @@ impl<'a> CheckBuilder<'a> {
             let (limiter, key, tag) = (limiter.clone(), key.into_owned(), tag.into());
             return StoreFuture::pending(wait::check_or_wait(limiter, key, costs, tag, max_wait));
         }
-        match costs.ranked(&limiter.policies) {
+        let charge = costs.charge(&limiter.policies);
+        match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
             Ok(charge) => limiter
                 .inner
                 .check(&limiter.policies, &key, charge.borrow(), tag),
@@ -436,7 +437,8 @@ impl IntoFuture for PeekBuilder<'_> {
             key,
             costs,
         } = self;
-        match costs.ranked(&limiter.policies) {
+        let charge = costs.charge(&limiter.policies);
+        match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
             Ok(charge) => limiter.inner.look(&limiter.policies, &key, charge.borrow()),
             Err(error) => StoreFuture::ready(Err(error)),
         }
@@ -464,7 +466,8 @@ impl<'a> RefundBuilder<'a> {
     /// that takes longer, [reserve](Limiter::reserve) the units: the bucket then remembers what was
     /// missing.
     ///
-    /// A decision that spent nothing refunds nothing. The units return to the policies of the
+    /// A decision that spent nothing refunds nothing. Of [cascading](Costs::cascading) costs, what was
+    /// spent last returns first. The units return to the policies of the
     /// decision, also when the limiter has others now. What was spent in an
     /// [outage](crate::Outage::Local) returns to the share of this process.
     pub fn of(mut self, decision: &'a Decision) -> Self {
@@ -492,10 +495,13 @@ impl IntoFuture for RefundBuilder<'_> {
             Ok(charge) => charge,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
-        let charge = match decision {
-            Some(decision) if decision.is_denied() => return StoreFuture::ready(Ok(())),
-            Some(decision) => charge.borrow().at_most(decision.charge(), policies.len()),
-            None => charge,
+        let charge = match (decision, costs.total()) {
+            (Some(decision), _) if decision.is_denied() => return StoreFuture::ready(Ok(())),
+            (Some(decision), Some(total)) if decision.charge().cascade().is_some() => {
+                decision.charge().given_back(total, policies.len())
+            }
+            (Some(decision), _) => charge.borrow().at_most(decision.charge(), policies.len()),
+            (None, _) => charge,
         };
         if charge.borrow().cost == Cost::ZERO || policies.is_blocked() {
             return StoreFuture::ready(Ok(()));

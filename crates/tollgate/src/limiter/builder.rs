@@ -2,11 +2,12 @@ use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Enforcement, Error, ErrorKind, Outage, Policy, PolicySet, Store,
+    Enforcement, Error, ErrorKind, MemoryStore, Outage, Policy, PolicySet, Store,
     clock::Clock,
     limiter::{
         DeniedKeys,
         events::{Closure, Event, Observer, Watch},
+        fair_shares::{self, FairShares},
         outage::Fallback,
         wait::queue::WaitQueues,
     },
@@ -43,6 +44,7 @@ pub struct LimiterBuilder<P> {
     max_waiting: usize,
     watch: Watch,
     is_published: bool,
+    is_fair: bool,
     /// The share that operators may set.
     operated: Option<Enforcement>,
     /// The clock of decisions in an outage. `None` for the monotonic one.
@@ -55,10 +57,33 @@ impl Limiter {
     /// # Panics
     ///
     /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run
-    /// time, call `try_new` and pass the set.
+    /// time, call `try_new` and pass the set. And as [`LimiterBuilder::build`].
     #[must_use]
+    #[track_caller]
     pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
         Self::builder(store).policies(policies).build()
+    }
+
+    /// Creates a limiter that counts in this process, on a [`MemoryStore`] of its own.
+    ///
+    /// Use [`new`](Self::new) with [`open`](crate::open) for a limit that all replicas share.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::in_memory(Policy::token_bucket("api", Quota::per_minute(1)));
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    /// assert!(limiter.check("acme").await?.is_denied());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies.
+    #[must_use]
+    pub fn in_memory(policies: impl Into<PolicySet>) -> Self {
+        Self::new(MemoryStore::new(), policies)
     }
 
     /// Returns a builder for the options. Call [`policies`](LimiterBuilder::policies) first.
@@ -87,6 +112,7 @@ impl LimiterBuilder<()> {
             max_waiting: MAX_WAITING,
             watch: Watch::default(),
             is_published: false,
+            is_fair: false,
             operated: None,
             outage_clock: None,
         }
@@ -109,6 +135,7 @@ impl<P> LimiterBuilder<P> {
             max_waiting: self.max_waiting,
             watch: self.watch,
             is_published: self.is_published,
+            is_fair: self.is_fair,
             operated: self.operated,
             outage_clock: self.outage_clock,
         }
@@ -215,7 +242,46 @@ impl<P> LimiterBuilder<P> {
         self.observer(Closure(observer))
     }
 
-    /// Sets the clock of decisions in an outage, for tests. [`Clock::monotonic`] by default.
+    /// Gives each customer of a shared limit the same share, times its
+    /// [weight](crate::Customer::weighing), of what customers ask for. By default, who asks more
+    /// often is admitted more often.
+    ///
+    /// A check names its [customer](crate::Costs::with_customer). The more a customer was admitted
+    /// in the last seconds, the lower is the [`Priority`](crate::Priority) of its checks: it leaves
+    /// the upper part of the bucket to those who had less. The limit is used in full, and its bound
+    /// holds. A store of several processes tells each about the heaviest customers of the others,
+    /// every second. A check without a customer has the whole burst.
+    ///
+    /// A policy that belongs to one customer alone is [unranked](crate::Policy::unranked). All
+    /// others are buckets with a burst of 10 or more, and not leased.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, Costs, Customer, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::builder(MemoryStore::new())
+    ///     .policies(Policy::token_bucket("service", Quota::per_hour(1_000)))
+    ///     .fair_shares()
+    ///     .build();
+    /// let costs = |customer| Costs::new(Cost::ONE).with_customer(Customer::new(customer));
+    /// for _ in 0..1_000 {
+    ///     let _ = limiter.check("all").cost(costs("heavy")).await?;
+    /// }
+    /// assert!(limiter.check("all").cost(costs("heavy")).await?.is_denied());
+    /// assert!(limiter.check("all").cost(costs("light")).await?.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors of a check
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when it has a customer and a priority, or a
+    /// [leased](crate::Policy::leased) policy that is ranked.
+    pub fn fair_shares(mut self) -> Self {
+        self.is_fair = true;
+        self
+    }
+
+    /// Sets the clock of decisions in an outage, and of fair shares, for tests. [`Clock::monotonic`] by default.
     ///
     /// With [`Outage::Local`] the limiter decides in the process while its store is away, and needs
     /// a clock for it. Give it the clock of the store, so that a test moves the time of both.
@@ -259,11 +325,13 @@ impl<P> LimiterBuilder<P> {
             max_waiting,
             watch,
             outage_clock,
+            is_fair,
             ..
         } = self;
         if let Some(publication) = &publication {
             store.publish(publication);
         }
+        let fair_shares = is_fair.then(|| FairShares::new(group, outage_clock.clone()));
         Arc::new_cyclic(|limiter| LimiterInner {
             is_in_process: store.is_in_process(),
             fallback: Fallback::new(
@@ -280,6 +348,7 @@ impl<P> LimiterBuilder<P> {
             patience: deadline.unwrap_or(PATIENCE),
             wait_queues: WaitQueues::new(max_waiting),
             publication,
+            fair_shares,
         })
     }
 }
@@ -350,11 +419,13 @@ impl LimiterBuilder<PolicySet> {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a policy is
-    /// [leased](crate::Policy::leased) and the store [leases](Store::leases) nothing.
-    /// [`build`](Self::build) logs a warning then, and each check asks the store.
-    pub fn try_build(self) -> Result<Limiter, Error> {
+    /// [leased](crate::Policy::leased), and the store is on a server and [leases](Store::leases)
+    /// nothing. [`ErrorKind::Config`](crate::ErrorKind::Config) when
+    /// [shares](Self::fair_shares) under a policy cannot be fair.
+    pub fn try_build(mut self) -> Result<Limiter, Error> {
+        let policies = self.policies.clone();
         let leases = self.store.leases() || self.store.is_in_process();
-        let leased = self.policies.iter().find(|policy| policy.is_leased());
+        let leased = policies.iter().find(|policy| policy.is_leased());
         if let (false, Some(policy)) = (leases, leased) {
             let name = policy.name();
             return Err(Error::new(
@@ -362,13 +433,9 @@ impl LimiterBuilder<PolicySet> {
                 format!("the store does not lease, and the policy {name:?} is leased"),
             ));
         }
-        Ok(self.build())
-    }
-
-    /// Builds the limiter.
-    #[must_use]
-    pub fn build(mut self) -> Limiter {
-        let policies = self.policies.clone();
+        if self.is_fair {
+            fair_shares::refuse(&policies)?;
+        }
         let joined = || {
             policies
                 .iter()
@@ -384,13 +451,22 @@ impl LimiterBuilder<PolicySet> {
             .is_published
             .then(|| Publication::new(&*name, policies.clone(), operated));
         let inner = self.build_inner(name, group, publication);
-        if policies.is_leased() && !inner.store.leases() && !inner.is_in_process {
-            tracing::warn!(
-                limiter = inner.fallback.name(),
-                "the store does not lease: each check of the leased policies asks it"
-            );
+        Ok(Limiter { inner, policies })
+    }
+
+    /// Builds the limiter.
+    ///
+    /// # Panics
+    ///
+    /// Panics when [`try_build`](Self::try_build) would fail: use that one where the policies or
+    /// the store are not known when the program is written.
+    #[must_use]
+    #[track_caller]
+    pub fn build(self) -> Limiter {
+        match self.try_build() {
+            Ok(limiter) => limiter,
+            Err(error) => panic!("{error}"),
         }
-        Limiter { inner, policies }
     }
 }
 

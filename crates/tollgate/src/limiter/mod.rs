@@ -16,6 +16,7 @@ mod blocking;
 mod builder;
 mod denied_keys;
 pub mod events;
+mod fair_shares;
 mod fifo;
 mod handle;
 mod metrics;
@@ -26,23 +27,18 @@ mod selection;
 pub(crate) mod tenants;
 mod wait;
 
-use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 #[doc(inline)]
 pub use crate::model::{Entry, KeyState, PolicyState};
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
-    limiter::{builder::PATIENCE, outage::Fallback, wait::queue::WaitQueues},
+    limiter::{
+        builder::PATIENCE, fair_shares::FairShares, outage::Fallback, wait::queue::WaitQueues,
+    },
     model::{cost::ChargeRef, entry::TAG_BYTES},
     store::{
-        Check, CheckFuture, Deadline, KeptAnswer, Publication, SharedCopy, StoreFuture, answer_by,
+        Check, CheckFuture, Deadline, Publication, Settles, SharedCopy, StoreFuture, answer_by,
     },
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
@@ -290,6 +286,8 @@ pub(crate) struct LimiterInner {
     wait_queues: WaitQueues,
     /// Shows the limiter to operators, if it is published.
     publication: Option<Publication>,
+    /// `None` when customers are admitted as they come.
+    fair_shares: Option<FairShares>,
 }
 
 impl LimiterInner {
@@ -334,6 +332,9 @@ impl LimiterInner {
             let answer = self.store.check(check);
             self.fallback
                 .answered_in_process(policies, key, answer.as_ready());
+            if let (Some(_), Some(Ok(decision))) = (charge.each, answer.as_ready()) {
+                self.count_share(charge, decision);
+            }
             return answer;
         }
         self.check_remote(
@@ -362,13 +363,7 @@ impl LimiterInner {
             self.fallback.decided(decision, check);
             return answer;
         }
-        self.ask(check, answer, |inner, check, outcome| match outcome {
-            Ok(decision) => {
-                inner.fallback.decided(&decision, check);
-                Ok(decision)
-            }
-            Err(error) => inner.fallback.answer(check, error),
-        })
+        answer.settled_by(check, Arc::clone(self) as _)
     }
 
     /// Denies a check because a policy blocks, without the store.
@@ -389,22 +384,23 @@ impl LimiterInner {
 
     /// Waits until the deadline for what a store answers to a check, and lets `settle` return it,
     /// or answer for a store that failed. The future keeps the check.
-    fn ask<T: Send + Unpin + 'static, R: Send + 'static>(
+    fn ask<R: Send + 'static>(
         self: &Arc<Self>,
         check: Check<'_>,
-        answer: StoreFuture<T>,
-        settle: impl FnOnce(&Self, Check<'_>, Result<T, Error>) -> Result<R, Error>
+        answer: CheckFuture,
+        settle: impl FnOnce(&Self, Check<'_>, Result<Decision, Error>) -> Result<R, Error>
         + Send
-        + Unpin
         + 'static,
     ) -> StoreFuture<R> {
-        match answer.into_pending() {
+        match answer.into_ready() {
             Ok(outcome) => StoreFuture::ready(settle(self, check, outcome)),
-            Err(answer) => StoreFuture::pending(Asked {
-                inner: Arc::clone(self),
-                answer: KeptAnswer::new(check.keep(), answer),
-                settle: Some(settle),
-            }),
+            Err(answer) => {
+                let (inner, kept, deadline) = (Arc::clone(self), check.keep(), check.deadline);
+                StoreFuture::pending(async move {
+                    let outcome = answer_by(deadline, answer).await;
+                    settle(&inner, kept.check(), outcome)
+                })
+            }
         }
     }
 
@@ -427,26 +423,23 @@ impl LimiterInner {
     }
 }
 
-/// Waits for the answer of a store until the deadline, and settles it.
-struct Asked<T, F> {
-    inner: Arc<LimiterInner>,
-    answer: KeptAnswer<T>,
-    settle: Option<F>,
-}
-
-impl<T, R, F> Future for Asked<T, F>
-where
-    T: Unpin,
-    F: FnOnce(&LimiterInner, Check<'_>, Result<T, Error>) -> Result<R, Error> + Unpin,
-{
-    type Output = Result<R, Error>;
-
-    /// Stays pending after the answer.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
-        let outcome = ready!(self.answer.poll(cx));
-        match self.settle.take() {
-            Some(settle) => Poll::Ready(settle(&self.inner, self.answer.check(), outcome)),
-            None => Poll::Pending,
+impl Settles<Decision> for LimiterInner {
+    fn settle(
+        &self,
+        check: Check<'_>,
+        outcome: Result<Decision, Error>,
+    ) -> Result<Decision, Error> {
+        match outcome {
+            Ok(decision) => {
+                self.fallback.decided(&decision, check);
+                self.count_share(check.charge(), &decision);
+                Ok(decision)
+            }
+            Err(error) => {
+                let decision = self.fallback.answer(check, error)?;
+                self.count_share(check.charge(), &decision);
+                Ok(decision)
+            }
         }
     }
 }

@@ -113,7 +113,11 @@ impl Limiter {
         let decision = reservation.decision();
         // The policies may have changed since. Those of the decision were charged.
         let policies = decision.policies();
-        let charge = costs.charge(policies)?;
+        let charged = decision.charge();
+        let charge = match (charged.cascade(), costs.total()) {
+            (Some(_), Some(total)) => charged.settled_at(total, policies.len()),
+            _ => costs.charge(policies)?,
+        };
         if decision.is_denied() {
             return Ok(Settlement::Lapsed);
         }
@@ -215,15 +219,17 @@ impl ReserveBuilder {
                 self.time_to_live
             )));
         }
-        let mut charge = self.estimate.charge(policies)?;
+        let mut charge = self.estimate.estimate(policies)?;
         let priority = self.estimate.priority();
-        if self.is_capped {
+        if self.is_capped && charge.borrow().cascade().is_some() {
+            charge = policies.cut(charge.borrow());
+        } else if self.is_capped {
             let each = policies.iter().zip(charge.borrow().iter(policies.len()));
             let most = |policy: &Policy| Cost::new(priority.units_of_policy(policy));
             charge = Charge::each(each.map(|(policy, cost)| cost.min(most(policy))));
         }
         policies.admits(charge.borrow())?;
-        let charge = priority.rank(policies, charge)?;
+        let charge = self.limiter.rank(&self.key, &self.estimate, charge)?;
         policies.reaches(&self.key)?;
         Ok(match self.max_wait {
             Some(max_wait) => wait::queueing(policies, &charge, max_wait),
@@ -240,7 +246,7 @@ impl IntoFuture for ReserveBuilder {
     fn into_future(self) -> StoreFuture<Reservation> {
         let policies = self.limiter.policies();
         if policies.is_blocked() {
-            let decision = self.estimate.charge(policies);
+            let decision = self.estimate.estimate(policies);
             let decision = decision.map(|charge| {
                 self.limiter
                     .inner
@@ -296,10 +302,11 @@ impl LimiterInner {
                     check.key,
                     Some(outcome.as_ref()),
                 );
-                outcome
+                outcome.inspect(|decision| self.count_share(check.charge(), decision))
             }
             Ok(decision) => {
                 self.fallback.decided(&decision, check);
+                self.count_share(check.charge(), &decision);
                 Ok(decision)
             }
             Err(error) => self.fallback.reserve(check, id, time_to_live, error),
@@ -419,6 +426,8 @@ impl Reservation {
     ///
     /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that
     ///   opened later gets nothing.
+    /// - Less than reserved of [cascading](Costs::cascading) costs: what was spent last comes back
+    ///   first.
     /// - More than reserved: the rest is charged now, although it may not fit. The policy is in
     ///   debt then: later requests wait until the debt is paid. A policy spends at most eight times
     ///   its burst in all, so that one wrong commit does not lock a key for ever.

@@ -3,7 +3,9 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use crate::model::quota::MAX_EXACT;
-use crate::{Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
+use crate::{
+    Algorithm, Customer, Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES,
+};
 
 /// The number of units that one request spends from every policy. [`Costs`] names a cost for each
 /// policy.
@@ -84,11 +86,66 @@ impl fmt::Debug for Cost {
 pub(crate) type EachCost = Arc<Each>;
 
 /// What few requests have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Each {
     costs: [Cost; MAX_POLICIES],
     ceilings: Option<[Ceiling; MAX_POLICIES]>,
+    /// Who spends from each policy under [fair shares](crate::LimiterBuilder::fair_shares). 0 for
+    /// nobody.
+    spenders: Option<Box<[u64; MAX_POLICIES]>>,
+    /// The policies are spent one after the other. Each has the whole cost until a store has divided
+    /// it.
+    cascade: Option<Cascade>,
 }
+
+/// Says how a cost is divided over policies that are spent one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cascade {
+    /// Each policy gives what it has left, until the cost is covered.
+    Split,
+    /// The first policy that covers all of the cost gives it.
+    Whole,
+}
+
+impl Cascade {
+    /// Divides a cost over what the policies have left. Where they do not cover it, each gets what it
+    /// would have to give beside the others, which is more than it has.
+    pub(crate) fn divide(self, cost: u64, left: impl Iterator<Item = u64>) -> Vec<Cost> {
+        let mut uncovered = cost;
+        let share = |left: u64| {
+            let share = match self {
+                Self::Whole if left < uncovered => 0,
+                _ => left.min(uncovered),
+            };
+            uncovered -= share;
+            share
+        };
+        let shares: Vec<u64> = left.map(share).collect();
+        shares
+            .into_iter()
+            .map(|share| Cost::new(share + uncovered))
+            .collect()
+    }
+
+    /// Returns the most units that policies of these amounts give together.
+    pub(crate) fn most(self, amounts: impl Iterator<Item = u64>) -> u64 {
+        match self {
+            Self::Split => amounts.fold(0, u64::saturating_add),
+            Self::Whole => amounts.max().unwrap_or(0),
+        }
+    }
+}
+
+impl PartialEq for Each {
+    /// Compares what the store is asked. It does not know who spends.
+    fn eq(&self, other: &Self) -> bool {
+        self.costs == other.costs
+            && self.ceilings == other.ceilings
+            && self.cascade == other.cascade
+    }
+}
+
+impl Eq for Each {}
 
 /// The units that a request spends from each policy of a set, and the ceiling for each.
 ///
@@ -123,8 +180,23 @@ impl Charge {
                 Arc::new(Each {
                     costs: each,
                     ceilings: None,
+                    spenders: None,
+                    cascade: None,
                 })
             }),
+        }
+    }
+
+    /// Creates a charge that a store divides.
+    pub(crate) fn cascading(cost: Cost, cascade: Cascade) -> Self {
+        Self {
+            cost,
+            each: Some(Arc::new(Each {
+                costs: [cost; MAX_POLICIES],
+                ceilings: None,
+                spenders: None,
+                cascade: Some(cascade),
+            })),
         }
     }
 
@@ -134,17 +206,24 @@ impl Charge {
         each.iter_mut()
             .zip(ceilings)
             .for_each(|(place, ceiling)| *place = ceiling);
-        let costs = self
-            .each
-            .as_ref()
-            .map_or([self.cost; MAX_POLICIES], |each| each.costs);
+        let of_each = self.each.as_deref();
         Self {
             cost: self.cost,
             each: Some(Arc::new(Each {
-                costs,
+                costs: of_each.map_or([self.cost; MAX_POLICIES], |each| each.costs),
                 ceilings: Some(each),
+                spenders: of_each.and_then(|each| each.spenders.clone()),
+                cascade: of_each.and_then(|each| each.cascade),
             })),
         }
+    }
+
+    /// Returns the same charge, which is under ceilings, with who spends from each policy.
+    pub(crate) fn spent_by(mut self, spenders: [u64; MAX_POLICIES]) -> Self {
+        if let Some(each) = &mut self.each {
+            Arc::make_mut(each).spenders = Some(Box::new(spenders));
+        }
+        self
     }
 
     /// Returns the same charge under the ceilings of another charge on the same policies, if that
@@ -207,6 +286,64 @@ impl<'a> ChargeRef<'a> {
     #[inline]
     pub(crate) fn is_capped(self) -> bool {
         self.each.is_some_and(|each| each.ceilings.is_some())
+    }
+
+    /// Returns who spends from each policy under fair shares, and 0 for nobody. `None` for most
+    /// checks.
+    pub(crate) fn spenders(self) -> Option<&'a [u64; MAX_POLICIES]> {
+        self.each?.spenders.as_deref()
+    }
+
+    /// Returns how a store divides the charge, if the policies are spent one after the other.
+    #[must_use]
+    #[inline]
+    pub fn cascade(self) -> Option<Cascade> {
+        self.each?.cascade
+    }
+
+    /// Returns this charge as a store has divided it: at the cost for each policy.
+    pub(crate) fn divided(self, costs: impl IntoIterator<Item = Cost>) -> Charge {
+        let charge = Charge::each(costs);
+        let Some(cascade) = self.cascade() else {
+            return charge.under_those_of(self);
+        };
+        let costs = std::array::from_fn(|at| charge.borrow().of(at));
+        Charge {
+            cost: self.cost,
+            each: Some(Arc::new(Each {
+                costs,
+                ceilings: None,
+                spenders: None,
+                cascade: Some(cascade),
+            })),
+        }
+    }
+
+    /// Returns the final cost for each of `count` policies when `total` units were spent of a charge
+    /// that a store has divided. The policies that were spent last get units back first, and what
+    /// was spent beyond the charge is owed by the last one.
+    pub(crate) fn settled_at(self, total: Cost, count: usize) -> Charge {
+        let mut rest = total.units();
+        let spent = self.iter(count).map(|held| {
+            let spent = held.units().min(rest);
+            rest -= spent;
+            spent
+        });
+        let mut spent: SmallVec<[u64; MAX_POLICIES]> = spent.collect();
+        if let Some(last) = spent.last_mut() {
+            *last += rest;
+        }
+        Charge::each(spent.into_iter().map(Cost::new))
+    }
+
+    /// Returns the units that come back from each of `count` policies when `units` do of a charge that
+    /// a store has divided.
+    pub(crate) fn given_back(self, units: Cost, count: usize) -> Charge {
+        let held: u64 = self.iter(count).map(Cost::units).sum();
+        let spent = held.saturating_sub(units.units());
+        let spent = self.settled_at(Cost::new(spent), count);
+        let each = self.iter(count).zip(spent.borrow().iter(count));
+        Charge::each(each.map(|(held, spent)| Cost::new(held.units() - spent.units())))
     }
 
     /// Returns the cost for each of `count` policies.
@@ -292,6 +429,8 @@ pub struct Costs {
     others: Option<Cost>,
     named: SmallVec<[(Cow<'static, str>, Cost); 4]>,
     priority: Priority,
+    customer: Option<Customer>,
+    cascade: Option<Cascade>,
 }
 
 impl Costs {
@@ -303,7 +442,83 @@ impl Costs {
             others: Some(cost),
             named: SmallVec::new(),
             priority: Priority::CRITICAL,
+            customer: None,
+            cascade: None,
         }
+    }
+
+    /// Creates costs that the policies of a set pay one after the other, in their order: a plan, then
+    /// credits, then the pool of the organisation.
+    ///
+    /// Each policy gives what it has left, until all `units` are covered. When all together have less,
+    /// the request is denied, and none gives anything. It is one step, so two callers never spend
+    /// the same unit. [`PolicyState::cost`](crate::limiter::PolicyState::cost) tells what each
+    /// policy gave. A commit of less gives back what was spent last first, and one of more is a
+    /// debt of the last policy.
+    ///
+    /// Such costs are [reserved](crate::Limiter::reserve): a check and a peek fail with
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config). So does a reservation of a
+    /// [priority](Self::with_priority) or of a [customer](Self::with_customer), and one over other
+    /// policies than windows with one counter (fixed, calendar, from the first hit), or over leased
+    /// ones.
+    ///
+    /// In a Redis Cluster, the pool lies in the slot of the plan when it is an outer level of its
+    /// key, as here.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tollgate::{Costs, Key, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(100));
+    /// const POOL: Policy = Policy::fixed_window("pool", Quota::per_day(1_000)).at_level(1);
+    /// let limiter = Limiter::new(MemoryStore::new(), [PLAN, POOL]);
+    ///
+    /// let ann = Key::new("acme").child("ann");
+    /// let job = limiter.reserve(ann.clone(), Costs::cascading(130)).await?.into_result()?;
+    /// let gave = |policy| job.decision().state(policy).unwrap().cost().units();
+    /// assert_eq!((gave("plan"), gave("pool")), (100, 30));
+    ///
+    /// job.commit(110).await?;
+    /// let left = limiter.peek(ann).await?;
+    /// assert_eq!(left.state("plan").unwrap().remaining(), 0);
+    /// assert_eq!(left.state("pool").unwrap().remaining(), 990);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cascading(units: u64) -> Self {
+        Self {
+            cascade: Some(Cascade::Split),
+            ..Self::new(Cost::new(units))
+        }
+    }
+
+    /// Lets the first policy that covers all of a [cascading](Self::cascading) cost pay it alone, and
+    /// the others nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tollgate::{Costs, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let policy = |name| Policy::fixed_window(name, Quota::per_day(100));
+    /// let limiter = Limiter::new(MemoryStore::new(), [policy("plan"), policy("credits")]);
+    /// for (plan, credits) in [(60, 0), (0, 60)] {
+    ///     let job = limiter.reserve("acme", Costs::cascading(60).undivided()).await?.into_result()?;
+    ///     let gave = |policy| job.decision().state(policy).unwrap().cost().units();
+    ///     assert_eq!((gave("plan"), gave("credits")), (plan, credits));
+    /// }
+    /// assert!(limiter.reserve("acme", Costs::cascading(60).undivided()).await?.is_denied());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn undivided(mut self) -> Self {
+        self.cascade = self.cascade.map(|_| Cascade::Whole);
+        self
+    }
+
+    /// Returns whether the policies pay one after the other.
+    #[must_use]
+    pub fn cascades(&self) -> bool {
+        self.cascade.is_some()
     }
 
     /// Sets the cost for the policy with this name.
@@ -350,20 +565,74 @@ impl Costs {
         self.priority
     }
 
+    /// Sets who asks, for a limiter with [fair shares](crate::LimiterBuilder::fair_shares). Others
+    /// ignore it, and so do a refund and a commit.
+    ///
+    /// A check with a customer has no priority of its own.
+    #[must_use]
+    pub fn with_customer(mut self, customer: impl Into<Option<Customer>>) -> Self {
+        self.customer = customer.into();
+        self
+    }
+
+    /// Returns who asks, if that is known.
+    #[must_use]
+    pub fn customer(&self) -> Option<Customer> {
+        self.customer
+    }
+
     /// Returns the cost of a critical check that asks the same of all policies.
     #[inline]
     pub(crate) fn only(&self) -> Option<Cost> {
+        let is_ranked = self.priority != Priority::CRITICAL || self.customer.is_some();
         self.others
-            .filter(|_| self.named.is_empty() && self.priority == Priority::CRITICAL)
+            .filter(|_| self.named.is_empty() && !is_ranked && self.cascade.is_none())
     }
 
-    /// Returns the cost for each policy of a set, under the share of the priority.
-    pub(crate) fn ranked(&self, policies: &PolicySet) -> Result<Charge, Error> {
-        self.priority.rank(policies, self.charge(policies)?)
+    /// Returns the one cost that stands for all policies.
+    pub(crate) fn total(&self) -> Option<Cost> {
+        self.others.filter(|_| self.named.is_empty())
+    }
+
+    /// Returns what a reservation charges on a set: the cost for each policy, or one that a store
+    /// divides.
+    pub(crate) fn estimate(&self, policies: &PolicySet) -> Result<Charge, Error> {
+        let (Some(cascade), Some(cost)) = (self.cascade, self.total()) else {
+            return self.charge(policies);
+        };
+        if self.priority != Priority::CRITICAL {
+            return Err(Error::config(format!(
+                "costs that cascade have no priority, got {:?}",
+                self.priority
+            )));
+        }
+        if let Some(customer) = &self.customer {
+            return Err(Error::config(format!(
+                "costs that cascade have no customer, got {customer:?}"
+            )));
+        }
+        let has_counter = |policy: &&Policy| match policy.algorithm() {
+            Algorithm::FixedWindow | Algorithm::WindowFromFirstHit => !policy.is_leased(),
+            #[cfg(feature = "calendar")]
+            Algorithm::CalendarWindow { .. } => !policy.is_leased(),
+            _ => false,
+        };
+        match policies.iter().find(|policy| !has_counter(policy)) {
+            Some(other) => Err(Error::config(format!(
+                "costs cascade over windows with one counter that are not leased, got policy {other:?}"
+            ))),
+            None if policies.len() == 1 => Ok(cost.into()),
+            None => Ok(Charge::cascading(cost, cascade)),
+        }
     }
 
     /// Returns the cost for each policy of a set.
     pub(crate) fn charge(&self, policies: &PolicySet) -> Result<Charge, Error> {
+        if self.cascade.is_some() {
+            return Err(Error::config(
+                "costs that cascade must be those of a reservation, and one cost for all policies",
+            ));
+        }
         if let (Some(cost), true) = (self.others, self.named.is_empty()) {
             return Ok(cost.into());
         }
@@ -418,6 +687,8 @@ impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
             others: None,
             named: SmallVec::new(),
             priority: Priority::CRITICAL,
+            customer: None,
+            cascade: None,
         };
         costs
             .into_iter()
@@ -434,6 +705,12 @@ impl fmt::Debug for Costs {
         }
         if self.priority != Priority::CRITICAL {
             map.entry(&"priority", &self.priority);
+        }
+        if let Some(customer) = &self.customer {
+            map.entry(&"customer", customer);
+        }
+        if let Some(cascade) = self.cascade {
+            map.entry(&"cascade", &cascade);
         }
         map.finish()
     }

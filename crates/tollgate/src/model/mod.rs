@@ -9,6 +9,7 @@ pub(crate) mod algorithm;
 mod calendar;
 mod concurrency;
 pub(crate) mod cost;
+mod customer;
 pub(crate) mod decision;
 mod enforcement;
 pub(crate) mod entry;
@@ -16,7 +17,7 @@ pub(crate) mod key;
 pub(crate) mod lease;
 pub(crate) mod policy;
 pub(crate) mod policy_set;
-mod priority;
+pub(crate) mod priority;
 pub(crate) mod quota;
 #[cfg(feature = "serde")]
 mod serde;
@@ -25,9 +26,10 @@ pub(crate) mod shape;
 
 pub use algorithm::Algorithm;
 #[cfg(feature = "calendar")]
-pub use calendar::{CalendarUnit, TimeZone};
+pub use calendar::{Anchor, CalendarUnit, TimeZone};
 pub use concurrency::{Concurrency, OnLoss};
 pub use cost::{Ceiling, Cost, Costs};
+pub use customer::Customer;
 pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use enforcement::Enforcement;
 pub use entry::Entry;

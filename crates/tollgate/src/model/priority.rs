@@ -139,15 +139,7 @@ impl Priority {
         if self == Self::CRITICAL || !policies.iter().any(Policy::is_ranked) {
             return Ok(charge);
         }
-        if let Some(leased) = policies
-            .iter()
-            .find(|policy| policy.is_leased() && policy.is_ranked())
-        {
-            return Err(Error::config(format!(
-                "policy {} is leased, and its units have no priority",
-                leased.name()
-            )));
-        }
+        refuse_leased(policies)?;
         for (policy, cost) in policies.iter().zip(charge.borrow().iter(policies.len())) {
             let (burst, cost, units) = (
                 policy.quota_ref().burst(),
@@ -168,6 +160,20 @@ impl Priority {
                 .iter()
                 .map(|policy| Ceiling::share_of(self, policy)),
         ))
+    }
+}
+
+/// Refuses policies that have no ranks, although they are ranked.
+pub(crate) fn refuse_leased(policies: &PolicySet) -> Result<(), Error> {
+    match policies
+        .iter()
+        .find(|policy| policy.is_leased() && policy.is_ranked())
+    {
+        Some(leased) => Err(Error::config(format!(
+            "policy {} is leased, and its units have no priority",
+            leased.name()
+        ))),
+        None => Ok(()),
     }
 }
 

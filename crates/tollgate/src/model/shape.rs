@@ -45,6 +45,8 @@ pub(crate) enum Purpose {
     Refund,
     /// Reserves units.
     Reserve,
+    /// Reserves units of policies that are spent one after the other.
+    Cascade,
     /// Settles a reservation.
     Commit,
     /// Decides for many keys over leased policies, takes reports and grants units.

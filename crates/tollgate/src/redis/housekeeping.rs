@@ -1,5 +1,5 @@
-//! Does what a store does on its own: counts the processes, shows limits to operators, sets its
-//! gauges, and returns units that nobody asks for.
+//! Does what a store does on its own: counts the processes, shows limits to operators, tells others
+//! who spends much, sets its gauges, and returns units that nobody asks for.
 
 use std::{
     future::Future,
@@ -15,10 +15,10 @@ use crate::{
     PolicySet,
     runtime::{Background, Running},
     store::{
-        Publication, ReplicaCount, ReplicaGroup,
+        Publication, ReplicaCount, ReplicaGroup, Spending, TOLD_EVERY,
         health::Probed,
         metrics::{self, Figures},
-        presence::{GroupCounter, INTERVAL, Publications, Publisher, ReplicaCounter},
+        presence::{Exchange, GroupCounter, INTERVAL, Publications, Publisher, ReplicaCounter},
     },
 };
 
@@ -29,6 +29,7 @@ pub(super) struct Inner {
     task: Background,
     counter: ReplicaCounter,
     publications: Publications,
+    exchange: Exchange,
 }
 
 /// The duty to set the gauges, from the first check on.
@@ -54,6 +55,7 @@ impl Inner {
             task: Background::new(),
             counter: ReplicaCounter::new(),
             publications: Publications::default(),
+            exchange: Exchange::default(),
         })
     }
 
@@ -81,6 +83,12 @@ impl Inner {
     /// Shows these limits to operators from now on.
     pub(super) fn publish(self: &Arc<Self>, limits: &Publication) {
         self.publications.add(limits);
+        self.start(PRESENT | PRESENT_NOW);
+    }
+
+    /// Tells other processes what customers spend from now on.
+    pub(super) fn exchange(self: &Arc<Self>, group: ReplicaGroup, spending: &Spending) {
+        self.exchange.add(group, spending);
         self.start(PRESENT | PRESENT_NOW);
     }
 
@@ -142,16 +150,18 @@ impl Housekeeper {
             backend,
             counter,
             publications,
+            exchange,
             ..
         } = store;
         let is_new = self.running.take(PRESENT_NOW);
-        let (mut groups, mut limits) = (Vec::new(), Vec::new());
-        self.running.settle(PRESENT, || {
+        let (mut groups, mut limits, mut tells) = (Vec::new(), Vec::new(), false);
+        let is_present = self.running.settle(PRESENT, || {
             (groups, limits) = (counter.groups(), publications.current());
-            !groups.is_empty() || !limits.is_empty()
+            tells = exchange.is_used();
+            !groups.is_empty() || !limits.is_empty() || tells
         });
         let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
-        if is_new || is_due || groups.is_empty() && limits.is_empty() {
+        if is_new || is_due || !is_present {
             let mut pause = self
                 .gauges
                 .beside(
@@ -169,6 +179,16 @@ impl Housekeeper {
                     )
                     .await;
                 pause = pause.or(Some(INTERVAL));
+            }
+            if tells {
+                let reports = exchange.reports();
+                self.gauges
+                    .beside(
+                        store,
+                        exchange.tell(&reports, replicas::tell(backend, &reports)),
+                    )
+                    .await;
+                pause = Some(pause.map_or(TOLD_EVERY, |pause| pause.min(TOLD_EVERY)));
             }
             self.present_at =
                 pause.map(|pause| Instant::now() + pause.mul_f64(0.8 + 0.4 * fastrand::f64()));

@@ -34,7 +34,7 @@ pub(in crate::redis) fn key_text(server: &Server, subject: &Key, group: impl Dis
 pub(in crate::redis) fn add_call(
     server: &Server,
     subject: &Key,
-    groups: impl IntoIterator<Item = ReplicaGroup>,
+    groups: impl IntoIterator<Item = impl Display>,
     process: &str,
     command: &mut Cmd,
 ) {
@@ -97,6 +97,41 @@ pub(in crate::redis) async fn count(
         Error::new(
             ErrorKind::Protocol,
             "redis sent a number of replicas that is not valid",
+        )
+    })
+}
+
+/// Tells the report of each group, and returns the lines of the other processes.
+pub(in crate::redis) async fn tell(
+    backend: &Backend,
+    reports: &[(ReplicaGroup, String)],
+) -> Result<Vec<String>, Error> {
+    let reply = run(
+        backend,
+        Script::spending(),
+        reports.len(),
+        |server, command| {
+            let sets = reports.iter().map(|(group, _)| format!("{group}:spent"));
+            add_call(server, &SUBJECT, sets, &PROCESS, command);
+            reports
+                .iter()
+                .for_each(|(_, report)| _ = command.arg(report));
+        },
+    );
+    let text = |value| match value {
+        Value::BulkString(text) => String::from_utf8(text).ok(),
+        _ => None,
+    };
+    match reply.await? {
+        Value::Array(lines) if lines.len() == reports.len() => {
+            lines.into_iter().map(text).collect()
+        }
+        _ => None,
+    }
+    .ok_or_else(|| {
+        Error::new(
+            ErrorKind::Protocol,
+            "redis sent reports of customers that are not valid",
         )
     })
 }

@@ -16,7 +16,7 @@ use crate::{
     runtime,
     store::{
         Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
-        ReplicaGroup, ReservationId, Settlement, StoreFuture,
+        ReplicaGroup, ReservationId, Settlement, Spending, StoreFuture,
     },
 };
 
@@ -411,7 +411,11 @@ impl Store for RedisStore {
         );
         StoreFuture::pending(async move {
             let (check, charge) = (kept.check(), kept.check().charge());
-            let script = check.policies.shape().reserve(charge.is_capped());
+            let shape = check.policies.shape();
+            let script = match charge.cascade() {
+                Some(_) => shape.cascade(),
+                None => shape.reserve(charge.is_capped()),
+            };
             let reply = inner.backend.run_held(check, &id, script, life_us).await?;
             protocol::reserved(check.policies, charge, &reply)
         })
@@ -452,6 +456,10 @@ impl Store for RedisStore {
 
     fn publish(&self, limits: &Publication) {
         self.0.publish(limits);
+    }
+
+    fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+        self.0.exchange(group, spending);
     }
 }
 

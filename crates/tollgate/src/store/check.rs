@@ -7,7 +7,7 @@ use std::{
     pin::{Pin, pin},
     ptr,
     sync::{Arc, OnceLock},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -220,63 +220,6 @@ impl KeptCheck {
     }
 }
 
-/// The answer of a store to a check that is kept, until the deadline of the check: [`answer_by`]
-/// with the alarm of the check.
-pub(crate) struct KeptAnswer<T> {
-    kept: KeptCheck,
-    /// `None` from the end of the wait on: at the deadline, what waits for the answer is dropped
-    /// before anything else is decided.
-    answer: Option<PendingAnswer<T>>,
-    is_begun: bool,
-}
-
-impl<T> KeptAnswer<T> {
-    pub(crate) fn new(kept: KeptCheck, answer: PendingAnswer<T>) -> Self {
-        Self {
-            kept,
-            answer: Some(answer),
-            is_begun: false,
-        }
-    }
-
-    pub(crate) fn check(&self) -> Check<'_> {
-        self.kept.check()
-    }
-
-    /// Stays pending after the outcome.
-    #[inline]
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        let Some(answer) = &mut self.answer else {
-            return Poll::Pending;
-        };
-        let runtime = match self.is_begun {
-            true => None,
-            false => Some(runtime::current()?),
-        };
-        self.is_begun = true;
-        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-            self.answer = None;
-            return Poll::Ready(answer);
-        }
-        let holder = &self.kept.0;
-        let Some(deadline) = holder.kept().deadline else {
-            return Poll::Pending;
-        };
-        match (runtime, deadline.instant()) {
-            (Some(runtime), Some(end)) => {
-                let holder = Arc::clone(holder) as _;
-                runtime::set_alarm(holder, &runtime, deadline.timeout(), end, cx);
-                Poll::Pending
-            }
-            (None, Some(_)) if holder.alarm().has_rung(cx) => {
-                self.answer = None;
-                Poll::Ready(Err(deadline.error()))
-            }
-            _ => Poll::Pending,
-        }
-    }
-}
-
 impl Kept {
     // Inlined by force, as `keep_in` is.
     #[inline(always)]
@@ -346,11 +289,62 @@ enum FutureState<T> {
     Ready(T),
     Failed(Error),
     Pending(PendingAnswer<T>),
+    /// The answer of a limiter.
+    Asked(Asked<T>),
     Taken,
 }
 
 /// An answer that is not there yet.
 type PendingAnswer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// The answer of a store to a check that a limiter keeps, until the deadline of the check: what
+/// [`answer_by`] does, with the alarm of the check.
+///
+/// It stands in the future of the limiter, and not in a box around that of the store: a box more for
+/// each request in flight is one more that the allocator has no block at hand for.
+struct Asked<T> {
+    answer: PendingAnswer<T>,
+    kept: KeptCheck,
+    limiter: Arc<dyn Settles<T>>,
+    is_begun: bool,
+}
+
+/// Settles what a store answered to a check: passes it on, or answers for a store that failed.
+pub(crate) trait Settles<T>: Send + Sync {
+    fn settle(&self, check: Check<'_>, outcome: Result<T, Error>) -> Result<T, Error>;
+}
+
+impl<T> Asked<T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let runtime = match self.is_begun {
+            true => None,
+            false => Some(runtime::current()?),
+        };
+        self.is_begun = true;
+        if let Poll::Ready(answer) = self.answer.as_mut().poll(cx) {
+            return Poll::Ready(answer);
+        }
+        let holder = &self.kept.0;
+        let Some(deadline) = holder.kept().deadline else {
+            return Poll::Pending;
+        };
+        match (runtime, deadline.instant()) {
+            (Some(runtime), Some(end)) => {
+                let holder = Arc::clone(holder) as _;
+                runtime::set_alarm(holder, &runtime, deadline.timeout(), end, cx);
+                Poll::Pending
+            }
+            (None, Some(_)) if holder.alarm().has_rung(cx) => Poll::Ready(Err(deadline.error())),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Drops what waits for the answer, before anything else is decided, and settles the outcome.
+    fn settle(self, outcome: Result<T, Error>) -> Result<T, Error> {
+        drop(self.answer);
+        self.limiter.settle(self.kept.check(), outcome)
+    }
+}
 
 impl<T> StoreFuture<T> {
     /// Creates a future whose answer is there.
@@ -382,7 +376,7 @@ impl<T> StoreFuture<T> {
         match &self.0 {
             FutureState::Ready(answer) => Some(Ok(answer)),
             FutureState::Failed(error) => Some(Err(error)),
-            FutureState::Pending(_) | FutureState::Taken => None,
+            _ => None,
         }
     }
 
@@ -400,20 +394,29 @@ impl<T> StoreFuture<T> {
         }
     }
 
-    /// Returns the answer if it is there, and what resolves to it otherwise: a limiter keeps that
-    /// alone, and not the space of an answer.
+    /// Waits until the deadline of the check for what a store answers to it, and lets the limiter
+    /// settle it. The future keeps the check.
     ///
     /// # Panics
     ///
     /// When the future was polled after it was ready.
-    #[inline]
-    pub(crate) fn into_pending(self) -> Result<Result<T, Error>, PendingAnswer<T>> {
-        match self.0 {
-            FutureState::Ready(answer) => Ok(Ok(answer)),
-            FutureState::Failed(error) => Ok(Err(error)),
-            FutureState::Pending(pending) => Err(pending),
+    pub(crate) fn settled_by(self, check: Check<'_>, limiter: Arc<dyn Settles<T>>) -> Self
+    where
+        T: Send + Unpin + 'static,
+    {
+        let answer = match self.0 {
+            FutureState::Pending(answer) => answer,
+            FutureState::Asked(_) => Box::pin(self),
+            FutureState::Ready(answer) => return Self::ready(limiter.settle(check, Ok(answer))),
+            FutureState::Failed(error) => return Self::ready(limiter.settle(check, Err(error))),
             FutureState::Taken => panic!("a store future was used after it was ready"),
-        }
+        };
+        Self(FutureState::Asked(Asked {
+            answer,
+            kept: check.keep(),
+            limiter,
+            is_begun: false,
+        }))
     }
 }
 
@@ -427,12 +430,15 @@ where
     ///
     /// When the future is polled after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let FutureState::Pending(answer) = &mut self.0 {
-            return answer.as_mut().poll(cx);
-        }
-        match mem::replace(&mut self.0, FutureState::Taken) {
-            FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
-            FutureState::Failed(error) => Poll::Ready(Err(error)),
+        let outcome = match &mut self.0 {
+            FutureState::Pending(answer) => return answer.as_mut().poll(cx),
+            FutureState::Asked(asked) => Some(ready!(asked.poll(cx))),
+            _ => None,
+        };
+        match (mem::replace(&mut self.0, FutureState::Taken), outcome) {
+            (FutureState::Ready(answer), _) => Poll::Ready(Ok(answer)),
+            (FutureState::Failed(error), _) => Poll::Ready(Err(error)),
+            (FutureState::Asked(asked), Some(outcome)) => Poll::Ready(asked.settle(outcome)),
             _ => panic!("a store future was polled after it was ready"),
         }
     }
@@ -444,7 +450,7 @@ impl<T> fmt::Debug for StoreFuture<T> {
             FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {
                 "StoreFuture::Ready"
             }
-            FutureState::Pending(_) => "StoreFuture::Pending",
+            FutureState::Pending(_) | FutureState::Asked(_) => "StoreFuture::Pending",
         })
     }
 }

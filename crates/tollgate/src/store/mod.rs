@@ -13,6 +13,7 @@ mod publication;
 mod replicas;
 pub(crate) mod reservation;
 pub(crate) mod scheme;
+mod spending;
 mod step;
 pub(crate) mod sync;
 
@@ -26,8 +27,8 @@ pub use crate::{
 };
 pub(crate) use check::answer_by;
 pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
-pub(crate) use check::{Keeps, Kept, KeptAnswer, SharedCopy};
-pub use key_value::{KeyValue, KeyValueStore, Snapshot, Write};
+pub(crate) use check::{Keeps, Kept, Settles, SharedCopy};
+pub use key_value::{Change, KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
@@ -36,6 +37,8 @@ pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};
 pub use scheme::{Scheme, register};
+pub use spending::Spending;
+pub(crate) use spending::{FADES_IN, TOLD_EVERY, WeakSpending};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
@@ -135,7 +138,7 @@ pub use scheme::{Scheme, register};
 ///     burst in all: a commit charges no more. A debt outlives no window, and is kept by 10 and 11:
 ///     of a key in debt, no wait is longer than 8 times the time from exhausted to fresh.
 ///
-/// Law 17 concerns only a [`Limiter`](crate::Limiter), and law 18 is part of 14.
+/// Laws 17 and 23 concern only a [`Limiter`](crate::Limiter), and law 18 is part of 14.
 ///
 /// 19. **Ceiling.** A check under a [ceiling](crate::store::Ceiling) is denied when more would be
 ///     spent than the ceiling allows, and 3 and 5 hold for it. The stored state is the same under
@@ -144,6 +147,9 @@ pub use scheme::{Scheme, register};
 ///     twice. A token bucket may return less, and returns what was spent last in full.
 /// 21. **Priority.** Checks of a [priority](crate::Priority) leave the units above its share to
 ///     checks of a higher one.
+///
+/// 23. **Cascade.** [Cascading](crate::Costs::cascading) costs take what each policy has left, in
+///     their order, and are denied exactly when all together have less. 3, 5 and 14 hold for them.
 ///
 /// # Permits
 ///
@@ -266,9 +272,9 @@ pub trait Store: Send + Sync + 'static {
     /// Returns whether processes take units of a [leased](crate::Policy::leased) policy in advance.
     /// `false` by default.
     ///
-    /// Any other store decides each check of a leased policy itself, and a
-    /// [`Limiter`](crate::Limiter) with such a policy logs a warning when it is built. A store [in
-    /// process](Self::is_in_process) has no trip to save, and gets no warning.
+    /// On any other store no [`Limiter`](crate::Limiter) of such a policy is built: see
+    /// [`try_build`](crate::LimiterBuilder::try_build). A store [in
+    /// process](Self::is_in_process) has no trip to save, and decides each check itself.
     fn leases(&self) -> bool {
         self.inner().is_some_and(Store::leases)
     }
@@ -301,6 +307,19 @@ pub trait Store: Send + Sync + 'static {
     fn publish(&self, limits: &Publication) {
         if let Some(inner) = self.inner() {
             inner.publish(limits);
+        }
+    }
+
+    /// Tells other processes with limits of this group what the heaviest customers
+    /// [spend](Spending) here, and tells `spending` what they spend there, every second as long as a
+    /// limiter holds a clone of it. By default, without an [inner](Self::inner) store, nobody is
+    /// told.
+    ///
+    /// A [`Limiter`](crate::Limiter) with [fair shares](crate::LimiterBuilder::fair_shares) calls
+    /// this once, when a check first names a customer.
+    fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+        if let Some(inner) = self.inner() {
+            inner.exchange(group, spending);
         }
     }
 }
@@ -372,6 +391,10 @@ macro_rules! forward {
 
             fn publish(&self, limits: &Publication) {
                 (**self).publish(limits);
+            }
+
+            fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+                (**self).exchange(group, spending);
             }
         }
     };

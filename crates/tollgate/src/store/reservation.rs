@@ -156,13 +156,18 @@ impl Record {
     }
 
     /// Returns the outcome for a call that repeats the reservation.
-    pub(crate) fn repeated(&self, policies: &PolicySet) -> Reserved {
+    pub(crate) fn repeated(&self, check: Check<'_>) -> Reserved {
         let level = |charged: &Charged| PolicyLevel {
             fits: true,
             words: charged.words,
         };
-        let levels = PolicyLevels::collect(policies.iter().zip(self.charged.iter().map(level)));
-        let charge = Charge::each(self.charged.iter().map(|charged| Cost::new(charged.cost)));
+        let levels = self.charged.iter().map(level);
+        let levels = PolicyLevels::collect(check.policies.iter().zip(levels));
+        let costs = self.charged.iter().map(|charged| Cost::new(charged.cost));
+        let charge = match check.charge().cascade() {
+            Some(_) => check.charge().divided(costs),
+            None => Charge::each(costs),
+        };
         Reserved {
             levels,
             charge,

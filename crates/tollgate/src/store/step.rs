@@ -10,9 +10,10 @@ use super::{
     reservation::{Change, Record, Reserved},
 };
 use crate::{
-    Decision, Policy,
+    Cost, Decision, Policy,
     model::{
-        algorithm::{PolicyLevel, Refund, Settled, State},
+        algorithm::{PolicyLevel, Refund, Settled, State, numbers},
+        cost::{Cascade, Charge},
         decision::PolicyLevels,
     },
 };
@@ -208,6 +209,21 @@ pub(crate) fn refund(
     });
 }
 
+/// Divides the cost of a check over what its policies have left.
+fn divide(states: &mut impl States, check: Check<'_>, cascade: Cascade, now_us: u64) -> Charge {
+    let peek = Check {
+        cost: Cost::ZERO,
+        each: None,
+        ..check
+    };
+    let levels = look(states, peek, now_us);
+    let left = levels
+        .iter(check.policies)
+        .map(|(policy, level)| numbers(policy, &level, 0).remaining);
+    let charge = check.charge();
+    charge.divided(cascade.divide(charge.cost.units(), left))
+}
+
 /// Decides a check and records what it charges, or repeats the answer of the reservation that is
 /// held.
 pub(crate) fn reserve(
@@ -218,8 +234,15 @@ pub(crate) fn reserve(
     now_us: u64,
 ) -> Reserved {
     if let Some(record) = states.record(check, id, now_us) {
-        return record.repeated(check.policies);
+        return record.repeated(check);
     }
+    let divided = check
+        .charge()
+        .cascade()
+        .map(|cascade| divide(states, check, cascade, now_us));
+    let check = divided
+        .as_ref()
+        .map_or(check, |charge| check.with_charge(charge));
     let levels = self::check(states, check, now_us, true);
     if levels.fit() {
         states.set_record(check, id, Record::new(check, &levels, now_us, life_us));

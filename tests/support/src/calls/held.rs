@@ -1,7 +1,7 @@
 use redis::Value;
 
 use tollgate::{
-    Cost, Costs, Decision, Error, Key,
+    Costs, Decision, Error, Key,
     reservation::{ReservationId, Settlement},
     testing::{Charge, shape, wire},
 };
@@ -20,6 +20,12 @@ impl Script {
     #[must_use]
     pub fn reserve_sha(&self) -> &str {
         &shape(self.policies()).reserve(self.is_capped()).sha
+    }
+
+    /// Returns the text that reserves costs which cascade.
+    #[must_use]
+    pub fn cascade_text(&self) -> &str {
+        &shape(self.policies()).cascade().text
     }
 
     /// Returns the text that settles a reservation.
@@ -52,14 +58,12 @@ impl Script {
         life_us: u64,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
-        self.held(
-            self.reserve_sha(),
-            key,
-            id,
-            &self.charge(costs),
-            life_us,
-            now_us,
-        )
+        let charge = self.charge(costs);
+        let sha = match charge.borrow().cascade() {
+            Some(_) => &shape(self.policies()).cascade().sha,
+            None => self.reserve_sha(),
+        };
+        self.held(sha, key, id, &charge, life_us, now_us)
     }
 
     /// Returns the words of `EVALSHA` for a commit of this number.
@@ -99,14 +103,20 @@ impl Script {
         call(sha, &names, &packed)
     }
 
-    /// Reads the reply of a reservation.
+    /// Reads the reply of a reservation of these costs. Without ceilings, only costs that cascade
+    /// matter.
     ///
     /// # Errors
     ///
     /// The reply is not one that the script makes.
-    pub fn reserved(&self, status: i64, record: &[u8]) -> Result<Decision, Error> {
+    pub fn reserved(
+        &self,
+        costs: impl Into<Costs>,
+        status: i64,
+        record: &[u8],
+    ) -> Result<Decision, Error> {
         let reply = Value::Array(vec![Value::Int(status), Value::BulkString(record.to_vec())]);
-        wire::reserved(self.policies(), self.charge(Cost::ZERO).borrow(), &reply)
+        wire::reserved(self.policies(), self.charge(costs).borrow(), &reply)
     }
 
     /// Reads the reply of a commit.

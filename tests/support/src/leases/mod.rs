@@ -40,6 +40,7 @@ pub fn leased_algorithms() -> Vec<Algorithm> {
     let calendar = Algorithm::CalendarWindow {
         unit: CalendarUnit::Day,
         zone: TimeZone::UTC,
+        anchor: None,
     };
     let few = |algorithm| match algorithm {
         Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets: 7 },
@@ -123,6 +124,7 @@ fn policy(dice: &mut Dice, at: usize, algorithm: Algorithm) -> Policy {
             Algorithm::CalendarWindow {
                 unit,
                 zone: ZONE.parse().expect("a zone"),
+                anchor: None,
             },
             unit.nominal(),
         ),
@@ -321,7 +323,7 @@ impl LeaseStream<'_> {
         let id = ReservationId::try_new(number.to_string()).map_err(|error| error.to_string())?;
         let words = script.reserve(&subject, &id, Cost::new(cost), 1_000_000, Some(self.now_us));
         let reply = self.run(script.reserve_sha(), script.reserve_text(), words)?;
-        let decision = reserved(&script, &reply).map_err(|error| error.to_string())?;
+        let decision = reserved(&script, Cost::ZERO, &reply).map_err(|error| error.to_string())?;
         self.expect(
             "a reservation",
             key,

@@ -431,6 +431,7 @@ fn draw_policy(dice: &mut Dice, name: String, is_in_redis: bool) -> Policy {
         Algorithm::CalendarWindow {
             unit: CalendarUnit::Day,
             zone: TimeZone::UTC,
+            anchor: None,
         },
         Algorithm::WindowFromFirstHit,
         Algorithm::SlidingWindow,

@@ -1,12 +1,13 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
 //! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`],
-//! [`replicas`], [`published`] or [`pauses`], and is a test on each deployment: `suite::server::…`,
+//! [`replicas`], [`fair_shares`], [`published`] or [`pauses`], and is a test on each deployment: `suite::server::…`,
 //! `suite::cluster::…` and `suite::valkey::…`.
 
 mod branches;
 mod connections;
 pub(crate) mod decisions;
+pub(crate) mod fair_shares;
 mod levels;
 mod pauses;
 mod published;
@@ -104,6 +105,7 @@ on_every_deployment! {
     "multi_thread" connections::a_store_outlives_the_runtime_it_was_first_used_on,
     "current_thread" connections::a_dropped_store_leaves_no_connection,
     "current_thread" replicas::the_processes_of_a_prefix_are_counted_at_one_key,
+    "current_thread" fair_shares::a_customer_that_is_heavy_in_another_process_is_heavy_here,
     "current_thread" pauses::the_answer_to_one_replica_pauses_the_calls_of_all,
     "current_thread" pauses::replicas_that_are_refused_at_once_pause_for_the_longest_of_their_times,
     "current_thread" published::limits_are_shown_at_one_key_and_shares_reach_all_replicas,

@@ -86,7 +86,7 @@ pub(super) async fn keys(pace: Pace) -> Findings {
     .await;
     let (before, keys) = (memory(), pace.of(10_000_000_u64, 1_000_000));
     let (mut parts, ()) = http::Request::new(()).into_parts();
-    let extractor = PeerIp::new();
+    let extractor = PeerIp;
     let mut early = before;
     for at in 0..keys {
         if at == keys / 10 * 4 {

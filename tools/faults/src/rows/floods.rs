@@ -39,13 +39,7 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
     let site = Policy::fixed_window("site", Quota::per_day(SITE)).at_level(1);
     let asked = |what: &str, levels: &str| format!("{what} over {requests} /64s, {levels}");
 
-    let flat = flood(
-        &mut findings,
-        requests,
-        PeerIp::new(),
-        client.clone().into(),
-    )
-    .await;
+    let flat = flood(&mut findings, requests, PeerIp, client.clone().into()).await;
     findings.count(asked("keys at the server", "each limited alone"), flat.keys);
     findings.figure(
         asked("growth of the server", "each limited alone"),
@@ -58,7 +52,7 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
         " MiB",
     );
 
-    let networks = PeerIp::new().prefixes(Prefixes::ipv6([44, 64]));
+    let networks = PeerIp.prefixes(Prefixes::ipv6([44, 64]));
     let nested = flood(&mut findings, requests, networks, [site, client].into()).await;
     let levels = format!("within a /44 of {SITE} a day");
     findings
@@ -89,7 +83,7 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
 async fn flood(
     findings: &mut Findings,
     requests: u64,
-    extractor: PeerIp,
+    extractor: impl KeyExtractor + Copy,
     policies: PolicySet,
 ) -> Growth {
     let server = RedisServer::start();
@@ -117,7 +111,11 @@ async fn flood(
 
 /// Sends one request from each /64 of this range, and returns the number of those that are
 /// admitted.
-async fn run(limiter: &Limiter, extractor: PeerIp, numbers: std::ops::Range<u64>) -> u64 {
+async fn run(
+    limiter: &Limiter,
+    extractor: impl KeyExtractor + Copy,
+    numbers: std::ops::Range<u64>,
+) -> u64 {
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
             let (limiter, numbers) = (limiter.clone(), numbers.clone());
@@ -142,7 +140,7 @@ async fn run(limiter: &Limiter, extractor: PeerIp, numbers: std::ops::Range<u64>
 }
 
 /// Returns the key of a request from this /64 of one /44.
-fn key(extractor: PeerIp, number: u64) -> tollgate::Key {
+fn key(extractor: impl KeyExtractor + Copy, number: u64) -> tollgate::Key {
     let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(number & 0xf_ffff) << 64 | 1);
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.extensions.insert(SocketAddr::from((address, 50_000)));

@@ -1,4 +1,18 @@
 //! The rows: the faults that are raised, and those that are not, with the reason.
+//!
+//! To add one:
+//!
+//! 1. Write `pub(super) async fn NAME(pace: Pace) -> Findings` in a file of this folder. Start
+//!    servers with `tollgate-tests`, wait for conditions, and report each figure with its target:
+//!    `findings.ms(…).at_most(…)`. A scene that a test needs too belongs into `tests/support`.
+//! 2. Enter the row into `ALL`: an identifier, what happens, the function. A row that needs a
+//!    network namespace also stands in `ISOLATED`.
+//! 3. Run it, short and then in full, also on the newer servers: `cargo xtask faults --quick N1`,
+//!    `cargo xtask faults N1`, `cargo xtask faults --server valkey8 N1`.
+//! 4. If the row finds a mistake, the mend has a test of its own, in `tests/tests/store` or where
+//!    the mistake was.
+//! 5. Put its lines into `docs/contributors/results/faults.txt`, and a row into
+//!    `docs/contributors/reliability.md`.
 
 use std::pin::Pin;
 
@@ -91,6 +105,11 @@ pub(crate) const ALL: &[Row] = rows! {
     "D4" "PostgreSQL: an administrator ends all connections" postgres::ended;
     "D5" "PostgreSQL: serialization failures" postgres::timeouts;
     "D6" "PostgreSQL: a wrong password, a missing table, a standby …" postgres::refused;
+    "D7" "PostgreSQL: statement_timeout, in a pool of the application" postgres::cancelled;
+    "D8" "PostgreSQL: sessions that rest are ended" postgres::idle;
+    "D9" "PostgreSQL: all connections of a shared pool are in use" postgres::full;
+    "D10" "PostgreSQL: max_connections is reached" postgres::crowded;
+    "D11" "PostgreSQL: no fault, an hour of changes" postgres::hour;
 };
 
 /// Load for longer than the rows take together.

@@ -80,10 +80,8 @@ async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
                 panic::resume_unwind(Box::new("a handler"))
                     as Result<http::Response<String>, std::convert::Infallible>
             });
-            let layer = tollgate_tower::RateLimitLayer::new(
-                limiter.clone(),
-                tollgate_tower::key::Global::new(),
-            );
+            let layer =
+                tollgate_tower::RateLimitLayer::new(limiter.clone(), tollgate_tower::key::Global);
             if at % 4 < 2 {
                 return drop(layer.layer(handler).oneshot(http::Request::new(())).await);
             }

@@ -4,30 +4,33 @@ use clap::CommandFactory;
 
 use super::*;
 
-/// Returns the cells of the rows whose first cell is a list of variables.
+/// Returns the variables of the page and of the list beside it, with their defaults: lists both.
 fn documented() -> Vec<(Vec<String>, String)> {
-    let page =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/envoy.md"))
-            .unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let read = |name: &str| fs::read_to_string(docs.join(name)).unwrap();
+    let (page, list) = (read("envoy.md"), read("envoy_variables.tsv"));
     let (_, section) = page.split_once("| variable | default |").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
-    let rows = rows.map(|row| {
-        let mut cells = row.split(" | ");
-        let (names, default) = (cells.next().unwrap(), cells.next().unwrap());
-        let mut names: Vec<_> = names
-            .split(", ")
-            .map(|name| name.trim_matches('`').to_owned())
-            .collect();
-        // A name that begins with dots goes on as the one before.
-        for at in 1..names.len() {
-            if let Some(end) = names[at].strip_prefix('…') {
-                let start = names[0].rsplit_once("_SERVER").unwrap().0;
-                names[at] = format!("{start}{end}");
+    let rows = rows.map(|row| row.replace(" | ", "\t"));
+    let rows = rows
+        .chain(list.lines().skip(1).map(str::to_owned))
+        .map(|row| {
+            let mut cells = row.split('\t');
+            let (names, default) = (cells.next().unwrap(), cells.next().unwrap());
+            let mut names: Vec<_> = names
+                .split(", ")
+                .map(|name| name.trim_matches('`').to_owned())
+                .collect();
+            // A name that begins with dots goes on as the one before.
+            for at in 1..names.len() {
+                if let Some(end) = names[at].strip_prefix('…') {
+                    let start = names[0].rsplit_once("_SERVER").unwrap().0;
+                    names[at] = format!("{start}{end}");
+                }
             }
-        }
-        (names, default.trim_end_matches(" |").to_owned())
-    });
+            (names, default.trim_end_matches(" |").to_owned())
+        });
     rows.collect()
 }
 

@@ -4,18 +4,18 @@
 mod charging;
 mod headers;
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{fmt, net::IpAddr, num::NonZeroU32, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Enforcement, Priority};
+use tollgate::{Cost, Costs, Customer, Enforcement, Priority};
 
 use crate::{
     gate::GateOptions,
-    key::{KeyError, Networks},
+    key::{KeyError, KeyExtractor, Networks},
     labels::MetricLabels,
     rate_limit::{
         limits::Limits,
-        options::{CostOf, NetworkOptions, Options},
+        options::{CostOf, NetworkOptions, Options, Rank},
         reservation::{EstimateOf, ReserveOptions},
         source::LimiterSource,
     },
@@ -30,6 +30,7 @@ use crate::{
 /// | to … | options |
 /// |---|---|
 /// | set what a request spends | [`cost`](Self::cost), [`costs`](Self::costs), [`priority`](Self::priority) |
+/// | give each customer the same share | [`customer`](Self::customer), [`weighted_customer`](Self::weighted_customer) |
 /// | spend when the response is there | [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after), [`final_cost`](Self::final_cost), [`final_costs`](Self::final_costs), [`clear_on`](Self::clear_on) |
 /// | reserve an estimate, and count what is used | [`reserve`](Self::reserve) |
 /// | let requests wait instead of denying them | [`wait`](Self::wait) |
@@ -168,11 +169,75 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// assert_eq!((status("/reports").await, status("/orders").await), (429, 200));
     /// # }
     /// ```
-    pub fn priority(
-        mut self,
-        priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static,
+    ///
+    /// # Panics
+    ///
+    /// When the requests have a [customer](Self::customer).
+    pub fn priority(self, priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
+        self.ranked(Rank::Priority(Box::new(priority)))
+    }
+
+    /// Sets whose request it is, for a limiter with [fair
+    /// shares](tollgate::LimiterBuilder::fair_shares): each customer gets the same share of it.
+    ///
+    /// The key of the layer says what customers share. Take a customer that a client cannot make
+    /// up. Requests whose customer is not found have the share of one customer together.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::{Global, Header}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::builder(MemoryStore::new())
+    ///     .policies(Policy::token_bucket("service", Quota::per_hour(100)))
+    ///     .fair_shares()
+    ///     .build();
+    /// let layer = RateLimitLayer::builder(limiter, Global).customer(Header::new("x-api-key")).build();
+    /// let service = layer.layer(service);
+    /// let status = async |customer: &str| {
+    ///     let request = Request::builder().header("x-api-key", customer).body(()).unwrap();
+    ///     service.clone().oneshot(request).await.unwrap().status().as_u16()
+    /// };
+    ///
+    /// while status("heavy").await == 200 {}
+    /// assert_eq!((status("heavy").await, status("light").await), (429, 200));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the requests have a [priority](Self::priority).
+    pub fn customer(self, customer: impl KeyExtractor) -> Self {
+        self.weighted_customer(customer, |_| NonZeroU32::MIN)
+    }
+
+    /// Sets whose request it is, as [`customer`](Self::customer) does, and how many shares the
+    /// customer gets: by its plan, for example.
+    ///
+    /// # Panics
+    ///
+    /// When the requests have a [priority](Self::priority).
+    pub fn weighted_customer(
+        self,
+        customer: impl KeyExtractor,
+        weight: impl Fn(&Parts) -> NonZeroU32 + Send + Sync + 'static,
     ) -> Self {
-        self.options.priority = Some(Box::new(priority));
+        let of = move |parts: &Parts| match customer.extract(parts) {
+            Ok(Some(key)) => Customer::new(key).weighing(weight(parts)),
+            Ok(None) | Err(_) => Customer::UNKNOWN,
+        };
+        self.ranked(Rank::Customer(Box::new(of)))
+    }
+
+    fn ranked(mut self, rank: Rank) -> Self {
+        let set = self.options.rank.as_ref();
+        assert!(
+            set.is_none_or(|set| set.is_like(&rank)),
+            "the requests of a layer have a priority or a customer, got both"
+        );
+        self.options.rank = Some(rank);
         self
     }
 
@@ -224,8 +289,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
     /// let networks = Networks::parse("10.0.0.0/8", "192.0.2.0/24").unwrap();
-    /// let layer = RateLimitLayer::builder(limiter, PeerIp::new())
-    ///     .networks(networks.clone(), |parts| PeerIp::new().address(parts))
+    /// let layer = RateLimitLayer::builder(limiter, PeerIp)
+    ///     .networks(networks.clone(), |parts| PeerIp.address(parts))
     ///     .build();
     /// let service = layer.layer(service);
     /// let status = async |address: &str| {

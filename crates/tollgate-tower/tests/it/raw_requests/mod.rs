@@ -15,7 +15,8 @@ use tollgate::{Cost, Limiter, Policy, Quota};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer,
     key::{
-        ForwardedIp, Global, Header, MatchedPath, Method, Network, Path, PeerIp, TrustedProxies,
+        ForwardedIp, Global, Header, MatchedRoute, Network, PeerIp, RequestMethod, RequestPath,
+        TrustedProxies,
     },
 };
 
@@ -54,13 +55,13 @@ fn router() -> Router {
         )
         .route(
             "/or",
-            hello().layer(one(Header::new("x-api-key").or(PeerIp::new()))),
+            hello().layer(one(Header::new("x-api-key").or(PeerIp))),
         )
         .route(
             "/exempt",
             hello().layer(one(Header::new("x-api-key").or_exempt())),
         )
-        .route("/peer", hello().layer(one(PeerIp::new())))
+        .route("/peer", hello().layer(one(PeerIp)))
         .route(
             "/forwarded-for",
             hello().layer(one(ForwardedIp::x_forwarded_for(trusted()))),
@@ -76,10 +77,10 @@ fn router() -> Router {
             )))),
         )
         .route("/cost", hello().layer(cost))
-        .route("/method", hello().layer(one(Method)))
-        .route("/matched/{id}", hello().layer(one(MatchedPath)))
-        .route("/path/{*rest}", hello().layer(one(Path)))
-        .fallback_service(get(|| async { "elsewhere" }).layer(one(MatchedPath)))
+        .route("/method", hello().layer(one(RequestMethod)))
+        .route("/matched/{id}", hello().layer(one(MatchedRoute)))
+        .route("/path/{*rest}", hello().layer(one(RequestPath)))
+        .fallback_service(get(|| async { "elsewhere" }).layer(one(MatchedRoute)))
 }
 
 /// Sends the requests of a row to a new server, and compares the statuses.

@@ -245,7 +245,8 @@ mod tests {
             let (key, charge) = (
                 Key::new(key),
                 costs
-                    .ranked(&policies)
+                    .charge(&policies)
+                    .and_then(|charge| costs.priority().rank(&policies, charge))
                     .expect("a cost within the share of the rank"),
             );
             let check = Check::of(&policies, &key, charge.borrow());

@@ -31,7 +31,7 @@ pub(super) async fn check_or_wait(
 ) -> Result<Decision, Error> {
     runtime::current()?;
     let policies = limiter.policies();
-    let charge = costs.ranked(policies)?;
+    let charge = limiter.rank(&key, &costs, costs.charge(policies)?)?;
     if policies.is_blocked() {
         return limiter
             .inner

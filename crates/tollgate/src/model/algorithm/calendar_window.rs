@@ -1,7 +1,9 @@
-//! One counter per period of a calendar: a local day, week, month or year.
+//! One counter per period of a calendar: a local day, week, month or year, or some of them, from
+//! an anchor on.
 //!
-//! The state is that of the other [windows](super::window). The end of the period follows from the
-//! calendar of the policy, which keeps the state as small as the others.
+//! The state is that of the other [windows](super::window), and the end of its period. The end shows
+//! whether units that were counted under another anchor, zone or unit count in a period: they do
+//! when theirs had not ended where this one began.
 
 use super::{
     Algorithm,
@@ -13,71 +15,95 @@ use crate::{Error, Policy};
 pub(crate) type State = Window<Calendar>;
 
 /// Opens windows with the periods of a calendar.
+///
+/// Periods begin and end with a second. So their start and their length in seconds are one number,
+/// and the state is as small as the others: 34 bits for the years up to 2255, and 30 for 34 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Calendar;
+pub(crate) struct Calendar(u64);
+
+const SECOND_US: u64 = 1_000_000;
+
+/// The bits of the length, and the greatest length.
+const LENGTH: u32 = 30;
+const MOST: u64 = (1 << LENGTH) - 1;
 
 impl Opening for Calendar {
     #[inline]
-    fn settle(policy: &Policy, start_us: u64, count: u64, now_us: u64) -> (u64, u64, bool) {
-        let periods = policy.periods(now_us);
-        let is_old = count == 0 || start_us < periods.begin;
-        if !is_old && start_us == periods.close {
-            // The next period, because the clock went back a little.
-            return (start_us, count, false);
-        }
-        // Units of the current period, of one that another calendar started within it, or of one
-        // that lies impossibly far ahead.
-        (
-            periods.begin,
-            if is_old { 0 } else { count },
-            !is_old && start_us > periods.close,
-        )
+    fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
+        let (periods, start_us) = (policy.periods(now_us), window.opening.start_us());
+        let counts = window.count > 0 && window.opening.end() > periods.begin;
+        // The next period, because the clock went back a little.
+        let opening = match counts && start_us == periods.close {
+            true => Self::of(periods.close, periods.after),
+            false => Self::of(periods.begin, periods.close),
+        };
+        let count = if counts { window.count } else { 0 };
+        // Units of a period that ends later, or lies impossibly far ahead, are moved to this one.
+        let mended = counts && window.opening.end() > opening.end();
+        (Window { opening, count }, mended)
     }
 
-    #[inline]
-    fn end_us(policy: &Policy, start_us: u64, now_us: u64) -> u64 {
-        let periods = policy.periods(now_us);
-        if start_us == periods.close {
-            periods.after
-        } else {
-            periods.close
-        }
+    fn of(start_us: u64, end_us: u64) -> Self {
+        let (start, end) = (start_us / SECOND_US, end_us / SECOND_US);
+        let length = end.saturating_sub(start).min(MOST);
+        Self(start << LENGTH | length)
     }
 
-    fn start_us(policy: &Policy, left_us: u64, now_us: u64) -> u64 {
+    fn start_us(self) -> u64 {
+        (self.0 >> LENGTH) * SECOND_US
+    }
+
+    fn end_us(self, _policy: &Policy) -> u64 {
+        self.end()
+    }
+
+    fn ending(policy: &Policy, end_us: u64, now_us: u64) -> Self {
         let periods = policy.periods(now_us);
-        let is_next = now_us + left_us > periods.close;
-        if is_next {
+        let is_next = end_us > periods.close;
+        let start_us = if is_next {
             periods.close
         } else {
             periods.begin
-        }
+        };
+        Self::of(start_us, end_us)
     }
 
-    fn stored(policy: &Policy, start_us: u64) -> u64 {
-        policy.periods(start_us).close
+    fn stored(self, _policy: &Policy) -> u64 {
+        self.end()
+    }
+
+    fn end_of_stored(_start_us: u64, stored: u64) -> u64 {
+        stored
     }
 
     /// Nothing: the numbers of the periods depend on the time.
     fn args(_policy: &Policy) -> [Option<u64>; 3] {
         [None; 3]
     }
+}
 
-    fn length_us(start_us: u64, stored: u64) -> Option<u64> {
-        stored.checked_sub(start_us)
+impl Calendar {
+    fn end(self) -> u64 {
+        self.start_us() + (self.0 & MOST) * SECOND_US
     }
 }
 
-/// Reads the unit and the zone of a calendar window from `rest`: `(month, Europe/Berlin)`.
+/// Reads the unit, the zone and the anchor, if there is one, of a calendar window from `rest`:
+/// `(month, Europe/Lisbon, 2026-01-17T09:30)`.
 pub(super) fn parse(text: &str, rest: &str) -> Result<Algorithm, Error> {
-    match arguments(rest).and_then(|arguments| arguments.split_once(',')) {
-        Some((unit, zone)) => Ok(Algorithm::CalendarWindow {
-            unit: unit.trim().parse()?,
-            zone: zone.trim().parse()?,
-        }),
-        None => Err(Error::config(format!(
+    let Some((unit, zone)) = arguments(rest).and_then(|arguments| arguments.split_once(',')) else {
+        return Err(Error::config(format!(
             "algorithm {:?} needs a unit and a time zone, as in calendar_window(month, Europe/Berlin)",
             shown(text)
-        ))),
-    }
+        )));
+    };
+    let (zone, anchor) = match zone.split_once(',') {
+        Some((zone, anchor)) => (zone, Some(anchor.trim().parse()?)),
+        None => (zone, None),
+    };
+    Ok(Algorithm::CalendarWindow {
+        unit: unit.trim().parse()?,
+        zone: zone.trim().parse()?,
+        anchor,
+    })
 }

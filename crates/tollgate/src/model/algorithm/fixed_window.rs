@@ -8,14 +8,17 @@ pub(crate) type State = Window<Aligned>;
 
 /// Opens windows at multiples of their period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Aligned;
+pub(crate) struct Aligned {
+    start_us: u64,
+}
 
 impl Opening for Aligned {
     #[inline]
-    fn settle(policy: &Policy, start_us: u64, count: u64, now_us: u64) -> (u64, u64, bool) {
+    fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
+        let (start_us, count) = (window.opening.start_us, window.count);
         let period = policy.quota_ref().period_us();
         let current = now_us - now_us % period;
-        if start_us < current || count == 0 {
+        let (start_us, count, mended) = if start_us < current || count == 0 {
             (current, 0, false)
         } else if start_us > now_us + period {
             // Impossibly far ahead: the clock went back by more than a window.
@@ -25,6 +28,18 @@ impl Opening for Aligned {
             // that was aligned to another period.
             let at = start_us.max(now_us);
             (at - at % period, count, false)
-        }
+        };
+        let opening = Self { start_us };
+        (Window { opening, count }, mended)
+    }
+
+    #[inline]
+    fn of(start_us: u64, _end_us: u64) -> Self {
+        Self { start_us }
+    }
+
+    #[inline]
+    fn start_us(self) -> u64 {
+        self.start_us
     }
 }

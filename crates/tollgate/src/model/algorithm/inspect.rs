@@ -9,8 +9,8 @@ use crate::Quota;
 ///
 /// For tools that look into the server. A service asks [`Limiter::peek`](crate::Limiter::peek),
 /// which knows the quota. The last part of a key of Redis is the *tag* of its layout: `t1` of
-/// `tollgate:{acme}:api:t1`. The layouts stand in `scripts/README.md`. Times are in microseconds
-/// since the Unix epoch, by the server's clock.
+/// `tollgate:{acme}:api:t1`. The layouts stand in the headers of `scripts/*.lua`. Times are in
+/// microseconds since the Unix epoch, by the server's clock.
 ///
 /// A state in debt is stored with a mark. It is read like any other: what is spent exceeds the
 /// quota then.

@@ -20,6 +20,23 @@
 //! States of fixed size are copied to be settled. States that grow with the quota are on the heap
 //! and are moved out instead. Settling only counts their expired entries. The entries themselves
 //! are removed by the next charge.
+//!
+//! To add an algorithm, take `window_from_first_hit` as the example, or `lockout`, whose state,
+//! numbers and words are its own. The compiler asks for the steps that are missing:
+//!
+//! 1. The function: a file here, with the state, [`Meter`], the numbers, and the bytes both ways.
+//!    The bound that the laws check is a row of `bound` in `tests/support/src/policies.rs`.
+//! 2. The script: `scripts/NAME.lua`, with the header that the others have, and the sections that
+//!    are not those of `shared.lua`. `CONTRIBUTING.md` says how to bless it.
+//! 3. The row below, and `mod NAME;` above it. Scripts, rules, command, laws, streams, pictures
+//!    and the fuzzer read it.
+//! 4. The constructor in `model/policy/constructors.rs`, with an example that asserts.
+//! 5. The documents: `docs/algorithms.md`, the tables of the guide and of `scripts/README.md`, the
+//!    picture (`cargo xtask plots`), and `CHANGELOG.md`, also under *Scripts*.
+//!
+//! Beside that: a limit of the quota in `model/policy/validity.rs`, numbers that depend on the time
+//! in `redis/protocol/script/parts.rs`, a new form of `StoredState`, the mutants of its Lua in
+//! `tests/tests/scripts/mutations.rs`, and a line in `benches/src/sections/scripts.rs`.
 
 #[macro_use]
 mod table;
@@ -79,7 +96,7 @@ table! { $
     /// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ in L | one time, one count | "wait for the next refill" |
     /// | [`LeakyBucket`](Self::LeakyBucket) | one per W/n, b waiting | one time | even spacing |
     /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | n per UTC hour or day |
-    /// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year | two times, one count | quotas that people read |
+    /// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year, or one of the customer's | two times, one count | quotas that people read |
     /// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count | matching `INCR` + `EXPIRE` |
     /// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |
     /// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts | strict limits |
@@ -138,14 +155,18 @@ table! { $
 
     /// Counts units in periods of the calendar: local days, weeks, months or years.
     ///
-    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit.
-    /// Needs the feature `calendar`. See
-    /// [`Policy::calendar_window`](crate::Policy::calendar_window).
+    /// The period of the quota is the [nominal](crate::CalendarUnit::nominal) length of the unit, or
+    /// with an anchor so many times that. Needs the feature `calendar`. See
+    /// [`Policy::calendar_window`](crate::Policy::calendar_window) and
+    /// [`Policy::with_anchor`](crate::Policy::with_anchor).
     ["calendar"] CalendarWindow {
         /// Sets the period.
         unit: crate::CalendarUnit = crate::CalendarUnit::Month,
         /// Sets the time zone in which the periods begin.
         zone: crate::TimeZone = crate::TimeZone::UTC,
+        /// Sets the local time at which the periods begin. `None` for the first midnight of the
+        /// unit.
+        anchor: Option<crate::Anchor> = None,
     } => calendar_window, "c1",
         Facts {
             args: &["amount", "before", "begin", "close", "after"],

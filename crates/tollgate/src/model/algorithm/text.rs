@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use smallvec::SmallVec;
+
 use super::{Algorithm, ROWS};
 use crate::{Error, model::quota};
 
@@ -12,6 +14,10 @@ pub(super) fn write(
     arguments: &[&dyn Argument],
 ) -> fmt::Result {
     f.write_str(name)?;
+    let arguments: SmallVec<[_; 4]> = arguments
+        .iter()
+        .filter(|argument| argument.is_set())
+        .collect();
     for (at, argument) in arguments.iter().enumerate() {
         f.write_str(if at == 0 { "(" } else { ", " })?;
         argument.write(f)?;
@@ -22,6 +28,11 @@ pub(super) fn write(
 /// Writes an argument of an algorithm as it is read.
 pub(super) trait Argument {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    /// Returns whether the argument is written.
+    fn is_set(&self) -> bool {
+        true
+    }
 }
 
 impl Argument for u16 {
@@ -41,6 +52,17 @@ impl Argument for crate::CalendarUnit {
 impl Argument for crate::TimeZone {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(feature = "calendar")]
+impl Argument for Option<crate::Anchor> {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.map_or(Ok(()), |anchor| fmt::Display::fmt(&anchor, f))
+    }
+
+    fn is_set(&self) -> bool {
+        self.is_some()
     }
 }
 

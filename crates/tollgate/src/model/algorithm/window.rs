@@ -1,8 +1,6 @@
 //! The state of the three windows with one counter: the start of the window and the units spent in
 //! it.
 
-use std::marker::PhantomData;
-
 use super::{
     Meter, Refund, StoredState,
     stored::{self, doubles, whole},
@@ -13,37 +11,43 @@ use crate::{Policy, model::cost::Ask};
 /// A window that opens as `O` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Window<O> {
-    pub(super) start_us: u64,
+    pub(super) opening: O,
     pub(super) count: u64,
-    opening: PhantomData<O>,
 }
 
-/// Decides when a window begins and ends.
-pub(crate) trait Opening: Clone + Default {
-    /// Returns the start of the window and its count at `now_us`, and whether the state had to be
-    /// mended.
-    fn settle(policy: &Policy, start_us: u64, count: u64, now_us: u64) -> (u64, u64, bool);
+/// The start of a window, and what its policy does not say of its end. Decides when a window begins
+/// and ends.
+pub(crate) trait Opening: Copy + Default {
+    /// Returns the window that counts at `now_us`, and whether it had to be mended.
+    fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool);
 
-    /// Returns the end of a window that counts at `now_us`.
+    /// Returns the opening of a window between two times.
+    fn of(start_us: u64, end_us: u64) -> Self;
+
+    /// Returns the start of the window.
+    fn start_us(self) -> u64;
+
+    /// Returns the end of a settled window.
     #[inline]
-    fn end_us(policy: &Policy, start_us: u64, _now_us: u64) -> u64 {
-        start_us + policy.quota_ref().period_us()
+    fn end_us(self, policy: &Policy) -> u64 {
+        self.start_us() + policy.quota_ref().period_us()
     }
 
-    /// Returns the start of the window that ends `left_us` after `now_us`.
-    fn start_us(policy: &Policy, left_us: u64, now_us: u64) -> u64 {
-        (now_us + left_us).saturating_sub(policy.quota_ref().period_us())
+    /// Returns the opening of the window that counts at `now_us` and ends at `end_us`.
+    fn ending(policy: &Policy, end_us: u64, _now_us: u64) -> Self {
+        let start_us = end_us.saturating_sub(policy.quota_ref().period_us());
+        Self::of(start_us, end_us)
     }
 
     /// Returns the number that is stored behind the start and the count.
-    fn stored(policy: &Policy, _start_us: u64) -> u64 {
+    fn stored(self, policy: &Policy) -> u64 {
         policy.quota_ref().period_us()
     }
 
-    /// Returns the length of a window that starts at `start_us`, from the number that is stored
-    /// behind the count.
-    fn length_us(_start_us: u64, stored: u64) -> Option<u64> {
-        Some(stored)
+    /// Returns the end of a window that starts at `start_us`, from the number that is stored behind
+    /// the count.
+    fn end_of_stored(start_us: u64, stored: u64) -> u64 {
+        start_us + stored
     }
 
     /// Returns the numbers that the script takes behind the amount.
@@ -55,15 +59,7 @@ pub(crate) trait Opening: Clone + Default {
 impl<O: Opening> Meter for Window<O> {
     #[inline]
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
-        let (start_us, count, mended) = O::settle(policy, self.start_us, self.count, now_us);
-        (
-            Self {
-                start_us,
-                count,
-                opening: PhantomData,
-            },
-            mended,
-        )
+        O::settle(*self, policy, now_us)
     }
 
     #[inline]
@@ -82,7 +78,7 @@ impl<O: Opening> Meter for Window<O> {
 
     /// Returns units only to the window in which they were spent.
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        if refund.spent_us >= self.start_us {
+        if refund.spent_us >= self.opening.start_us() {
             self.count = self.count.saturating_sub(refund.cost);
         }
         true
@@ -90,12 +86,7 @@ impl<O: Opening> Meter for Window<O> {
 
     #[inline]
     fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
-        [
-            self.count,
-            O::end_us(policy, self.start_us, now_us) - now_us,
-            0,
-            0,
-        ]
+        [self.count, self.opening.end_us(policy) - now_us, 0, 0]
     }
 
     fn fresh_at(&self, policy: &Policy) -> u64 {
@@ -103,12 +94,13 @@ impl<O: Opening> Meter for Window<O> {
         if self.count == 0 {
             0
         } else {
-            O::end_us(policy, self.start_us, self.start_us)
+            self.opening.end_us(policy)
         }
     }
 
     fn to_bytes(&self, policy: &Policy, _other: Option<f64>) -> Vec<u8> {
-        doubles(&[self.start_us, self.count, O::stored(policy, self.start_us)])
+        let (start_us, stored) = (self.opening.start_us(), self.opening.stored(policy));
+        doubles(&[start_us, self.count, stored])
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
@@ -116,21 +108,15 @@ impl<O: Opening> Meter for Window<O> {
             return None;
         };
         let (start_us, count) = (whole(start_us)?, whole(count)?);
-        let length_us =
-            O::length_us(start_us, whole(stored)?).filter(|&length_us| length_us > 0)?;
-        Some((
-            Self {
-                start_us,
-                count,
-                opening: PhantomData,
-            },
-            length_us as f64,
-        ))
+        let end_us = O::end_of_stored(start_us, whole(stored)?);
+        let opening = O::of(start_us, end_us);
+        let length_us = end_us.checked_sub(start_us).filter(|&length| length > 0)?;
+        Some((Self { opening, count }, length_us as f64))
     }
 
     fn shown(&self, length_us: f64) -> StoredState {
         StoredState::Window {
-            start_us: self.start_us,
+            start_us: self.opening.start_us(),
             count: self.count,
             period_us: length_us as u64,
         }
@@ -151,11 +137,9 @@ impl<O: Opening> Meter for Window<O> {
     }
 
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
-        let start_us = O::start_us(policy, words[1], now_us);
         Some(Self {
-            start_us,
+            opening: O::ending(policy, now_us + words[1], now_us),
             count: words[0],
-            opening: PhantomData,
         })
     }
 

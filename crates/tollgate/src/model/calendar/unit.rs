@@ -1,7 +1,5 @@
 use std::{fmt, str::FromStr, time::Duration};
 
-use jiff::{Span, ToSpan as _, civil::Date};
-
 use crate::Error;
 
 /// Selects the period of a [calendar window](crate::Policy::calendar_window).
@@ -52,28 +50,6 @@ impl CalendarUnit {
             Self::Year => 365,
         };
         Duration::from_secs(days * 86_400)
-    }
-
-    /// Returns the first day of the period of `date`.
-    pub(super) fn first(self, date: Date) -> Option<Date> {
-        match self {
-            Self::Day => Some(date),
-            Self::Week => date
-                .checked_sub(i32::from(date.weekday().to_monday_zero_offset()).days())
-                .ok(),
-            Self::Month => Some(date.first_of_month()),
-            Self::Year => Some(date.first_of_year()),
-        }
-    }
-
-    /// Returns the length in days, months or years.
-    pub(super) fn span(self) -> Span {
-        match self {
-            Self::Day => 1.day(),
-            Self::Week => 1.week(),
-            Self::Month => 1.month(),
-            Self::Year => 1.year(),
-        }
     }
 }
 

@@ -1,12 +1,14 @@
 use std::{
     fmt,
+    hash::BuildHasher as _,
     str::FromStr,
     sync::{PoisonError, RwLock},
 };
 
-use jiff::tz;
+use foldhash::fast::FixedState;
+use jiff::{Timestamp, civil::DateTime, tz};
 
-use super::{CalendarUnit, Periods};
+use super::{CalendarUnit, Periods, Schedule};
 use crate::{Error, lock::Lock};
 
 /// A time zone, for [calendar windows](crate::Policy::calendar_window). Parse it from text.
@@ -41,9 +43,13 @@ pub struct TimeZone(u16);
 struct Zone {
     name: String,
     zone: tz::TimeZone,
-    /// The periods that were computed last, for each unit.
-    periods: [Lock<Option<Periods>>; CalendarUnit::ALL.len()],
+    /// The periods that were computed last: one place for each unit of the calendar, and the others
+    /// for schedules with an anchor, by their hash.
+    periods: [Lock<Option<(Schedule, Periods)>>; PLACES],
 }
+
+/// The schedules of a zone whose periods are kept.
+const PLACES: usize = 64;
 
 /// The zones that the process has used, apart from UTC. There are some 600 names and 2 879 offsets,
 /// so what is leaked is bounded.
@@ -60,14 +66,30 @@ impl TimeZone {
     /// Coordinated Universal Time.
     pub const UTC: Self = Self(0);
 
-    /// Returns the periods around a time. Those of the last call for the unit are kept.
-    pub(crate) fn periods(self, unit: CalendarUnit, now_us: u64) -> Periods {
+    /// Returns the periods around a time. Those of the last call for a schedule are kept.
+    pub(crate) fn periods(self, schedule: Schedule, now_us: u64) -> Periods {
+        const UNITS: usize = CalendarUnit::ALL.len();
         let zone = self.zone();
-        let mut last = zone.periods[unit as usize].lock();
+        let place = match schedule.anchor {
+            None => schedule.unit as usize,
+            Some(_) => {
+                let hash = FixedState::default().hash_one(schedule);
+                UNITS + (hash % (PLACES - UNITS) as u64) as usize
+            }
+        };
+        let mut last = zone.periods[place].lock();
         match *last {
-            Some(periods) if periods.cover(now_us) => periods,
-            _ => *last.insert(Periods::around(now_us, unit, &zone.zone)),
+            Some((kept, periods)) if kept == schedule && periods.cover(now_us) => periods,
+            _ => {
+                let periods = Periods::around(now_us, schedule, &zone.zone);
+                last.insert((schedule, periods)).1
+            }
         }
+    }
+
+    /// Returns the time that clocks show at an instant.
+    pub(super) fn local(self, instant: Timestamp) -> DateTime {
+        self.zone().zone.to_datetime(instant)
     }
 
     fn zone(self) -> &'static Zone {
@@ -100,7 +122,7 @@ impl Zone {
         Self {
             name,
             zone,
-            periods: [const { Lock::new(None) }; CalendarUnit::ALL.len()],
+            periods: [const { Lock::new(None) }; PLACES],
         }
     }
 }

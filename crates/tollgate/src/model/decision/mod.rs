@@ -14,7 +14,7 @@ use crate::{
     Cost, ErrorKind, Policy, PolicySet,
     model::{
         algorithm::{Numbers, PolicyLevel, delay_us, end_of, numbers, unspent},
-        cost::{Ask, Charge, ChargeRef, EachCost},
+        cost::{Ask, Cascade, Charge, ChargeRef, EachCost},
         quota::Span,
     },
 };
@@ -247,7 +247,8 @@ impl Decision {
     }
 
     /// Returns the units that the request spends, or would have spent. If each policy has a cost of
-    /// its own, returns the greatest: see [`PolicyState::cost`].
+    /// its own, returns the greatest, and the sum of [cascading](crate::Costs::cascading) costs: see
+    /// [`PolicyState::cost`].
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
@@ -272,6 +273,10 @@ impl Decision {
     #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
         let (charge, is_allowed) = (self.charge(), self.is_allowed());
+        let covered_us = match charge.cascade() {
+            Some(cascade) if !is_allowed && !self.is_blocked() => self.covered_us(cascade),
+            _ => 0,
+        };
         self.levels
             .iter(&self.policies)
             .enumerate()
@@ -285,6 +290,14 @@ impl Decision {
                 let numbers = ranked(policy, &level, ask, kept);
                 #[cfg(feature = "test-util")]
                 let numbers = self.levels.set_numbers(at).unwrap_or(numbers);
+                let numbers = match covered_us {
+                    0 => numbers,
+                    retry_us => Numbers {
+                        retry_us,
+                        reset_us: numbers.reset_us.max(retry_us),
+                        ..numbers
+                    },
+                };
                 let delay_us = if is_allowed {
                     delay_us(policy, &level, cost)
                 } else {
@@ -295,6 +308,25 @@ impl Decision {
                     ..PolicyState::new(policy, !level.fits, numbers, delay_us, cost)
                 }
             })
+    }
+
+    /// Returns the time until windows that are spent one after the other cover the cost: until the end
+    /// of one of them, at which it has its whole amount again.
+    fn covered_us(&self, cascade: Cascade) -> u64 {
+        let level = |(policy, level): (&Policy, PolicyLevel)| {
+            let found = numbers(policy, &level, 0);
+            (policy.quota_ref().amount(), found.remaining, found.more_us)
+        };
+        let each: Vec<_> = self.levels.iter(&self.policies).map(level).collect();
+        let is_covered = |at_us: u64| {
+            let left = each.iter().map(|&(amount, left, end_us)| match end_us {
+                1.. if end_us <= at_us => amount,
+                _ => left,
+            });
+            cascade.most(left) >= self.cost.units()
+        };
+        let ends = each.iter().map(|&(.., end_us)| end_us);
+        ends.filter(|&end_us| is_covered(end_us)).min().unwrap_or(0)
     }
 
     /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no

@@ -163,7 +163,8 @@ impl Policy {
     /// feature `calendar`.
     ///
     /// Use it for quotas that people read, for example in a contract. Use
-    /// [`fixed_window`](Self::fixed_window) for days in UTC, at the price of the other algorithms.
+    /// [`fixed_window`](Self::fixed_window) for days in UTC, at the price of the other algorithms,
+    /// and [`with_anchor`](Self::with_anchor) for periods that begin with the customer.
     ///
     /// The [quota](Self::quota) and the header fields show the
     /// [nominal](crate::CalendarUnit::nominal) period. The time to the end of the period is exact.
@@ -208,7 +209,11 @@ impl Policy {
     ) -> Self {
         Self::literal(
             name,
-            Algorithm::CalendarWindow { unit, zone },
+            Algorithm::CalendarWindow {
+                unit,
+                zone,
+                anchor: None,
+            },
             Quota::new(amount, unit.nominal()),
         )
     }

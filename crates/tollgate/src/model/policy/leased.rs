@@ -13,7 +13,8 @@ impl Policy {
     /// Either all processes lease the policy or none: units with and without leases are counted
     /// separately, so a mixture admits the quota twice.
     ///
-    /// A store without leases makes a trip for each check, and enforces the same limit. A leaky
+    /// No limiter is built over a store on a server that does not lease: only a
+    /// [`RedisStore`](crate::RedisStore) does. A store in process has no trip to save. A leaky
     /// bucket and a lockout cannot be leased.
     ///
     /// ```

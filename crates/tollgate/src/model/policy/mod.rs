@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "calendar")]
+use crate::model::calendar::{Periods, Schedule};
 use crate::{
     Algorithm, Error, Key, Lease, Quota,
     model::{
@@ -145,6 +147,63 @@ impl Policy {
         }
     }
 
+    /// Returns this calendar window with periods that begin with a customer: at `anchor`, and after
+    /// each unit of the calendar from there on, also before it.
+    ///
+    /// A month that has no such day ends on its last day, and the next one that has it begins on it
+    /// again. A local time that the clocks show twice is the first one. One that they skip is moved
+    /// by as much as they are put forward (RFC 5545). With a quota of several units, such as 30
+    /// days in a window of days, each period has so many.
+    ///
+    /// The periods of a new anchor are in force at once. What was spent in a period that had not
+    /// ended where the new one begins counts in the new one. So between two neighbouring starts of
+    /// both anchors at most one quota is admitted, and a move renews nothing:
+    /// [`reset`](crate::Limiter::reset) does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{CalendarUnit, Limiter, MemoryStore, Policy, Quota, store::Clock};
+    ///
+    /// let lisbon = "Europe/Lisbon".parse()?;
+    /// let plan = Policy::calendar_window("plan", 1, CalendarUnit::Month, lisbon)
+    ///     .with_anchor("2026-01-31T09:30".parse()?)?;
+    ///
+    /// // 2026-02-28 09:29:59 in Lisbon. February has no 31st.
+    /// let clock = Clock::manual(1_772_270_999_000_000);
+    /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), plan);
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(1)));
+    ///
+    /// let trial = Policy::calendar_window("trial", 100, CalendarUnit::Day, lisbon)
+    ///     .with_anchor("2026-01-17".parse()?)?
+    ///     .with_quota(Quota::new(100, Duration::from_secs(30 * 86_400)))?;
+    /// assert_eq!(trial.to_string(), "trial=100/30d, calendar_window(day, Europe/Lisbon, 2026-01-17T00:00)");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the policy is no calendar
+    /// window.
+    #[cfg(feature = "calendar")]
+    pub fn with_anchor(&self, anchor: crate::Anchor) -> Result<Self, Error> {
+        match self.algorithm {
+            Algorithm::CalendarWindow { unit, zone, .. } => Ok(Self {
+                algorithm: Algorithm::CalendarWindow {
+                    unit,
+                    zone,
+                    anchor: Some(anchor),
+                },
+                ..self.clone()
+            }),
+            other => Err(Error::config(format!(
+                "policy anchor must be that of a calendar window, got {anchor} in policy {} of {other}",
+                self.name()
+            ))),
+        }
+    }
+
     /// Returns this policy with a quota that blocks.
     pub(crate) fn blocked(&self) -> Self {
         Self {
@@ -259,11 +318,19 @@ impl Policy {
 
     /// Returns the periods around a time. Only a calendar window has them.
     #[cfg(feature = "calendar")]
-    pub(crate) fn periods(&self, now_us: u64) -> crate::model::calendar::Periods {
+    pub(crate) fn periods(&self, now_us: u64) -> Periods {
         match self.algorithm {
-            Algorithm::CalendarWindow { unit, zone } => zone.periods(unit, now_us),
+            Algorithm::CalendarWindow { unit, zone, anchor } => {
+                let every = self.quota.period_us() / unit.nominal().as_micros() as u64;
+                let schedule = Schedule {
+                    unit,
+                    every: every as u16,
+                    anchor,
+                };
+                zone.periods(schedule, now_us)
+            }
             // No other algorithm has the state that asks for it.
-            _ => crate::TimeZone::UTC.periods(crate::CalendarUnit::Day, now_us),
+            _ => Periods::default(),
         }
     }
 

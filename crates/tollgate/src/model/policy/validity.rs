@@ -18,6 +18,8 @@ pub(super) enum InvalidPolicy {
     LockTimes,
     #[cfg(feature = "calendar")]
     CalendarPeriod,
+    #[cfg(feature = "calendar")]
+    AnchoredPeriod,
 }
 
 /// The most sub-windows of [`Algorithm::SlidingBuckets`].
@@ -54,6 +56,10 @@ impl InvalidPolicy {
             Self::CalendarPeriod => {
                 "policy quota period must be that of its calendar unit: 1 day, 7 days, 30 days (month) or 365 days (year)"
             }
+            #[cfg(feature = "calendar")]
+            Self::AnchoredPeriod => {
+                "policy quota period must be a multiple of its calendar unit: 1 day, 7 days, 30 days (month) or 365 days (year)"
+            }
         }
     }
 
@@ -69,7 +75,9 @@ impl InvalidPolicy {
                 format!("{}, got {quota:?} in policy {name}", self.text())
             }
             #[cfg(feature = "calendar")]
-            Self::CalendarPeriod => format!("{}, got {quota:?} in policy {name}", self.text()),
+            Self::CalendarPeriod | Self::AnchoredPeriod => {
+                format!("{}, got {quota:?} in policy {name}", self.text())
+            }
             Self::Buckets | Self::LockTimes => {
                 format!("{}, got {algorithm:?} in policy {name}", self.text())
             }
@@ -110,10 +118,15 @@ pub(super) const fn check(
             Err(InvalidPolicy::BucketAmount)
         }
         #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { unit, .. }
-            if unit.nominal().as_micros() as u64 != quota.period_us() =>
-        {
-            Err(InvalidPolicy::CalendarPeriod)
+        Algorithm::CalendarWindow { unit, anchor, .. } => {
+            let nominal = unit.nominal().as_micros() as u64;
+            match anchor {
+                None if nominal != quota.period_us() => Err(InvalidPolicy::CalendarPeriod),
+                Some(_) if !quota.period_us().is_multiple_of(nominal) => {
+                    Err(InvalidPolicy::AnchoredPeriod)
+                }
+                _ => Ok(()),
+            }
         }
         Algorithm::Lockout { first, longest } if !are_lock_times(first, longest) => {
             Err(InvalidPolicy::LockTimes)

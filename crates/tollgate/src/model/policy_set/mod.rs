@@ -17,7 +17,7 @@ use crate::model::shape::Shape;
 use crate::{
     Cost, Error, ErrorKind, Key, Policy,
     model::{
-        cost::{Charge, ChargeRef},
+        cost::{Cascade, Charge, ChargeRef},
         policy::MAX_POLICIES,
     },
 };
@@ -304,6 +304,9 @@ impl PolicySet {
         if charge.each.is_none() && charge.cost <= self.most() {
             return charge.cost.into();
         }
+        if let Some(cascade) = charge.cascade() {
+            return Charge::cascading(charge.cost.min(self.most_of(cascade)), cascade);
+        }
         let burst = |at: usize| self.shared()[at].quota_ref().burst();
         let ceilings = || (0..self.len()).map_while(|at| Some(charge.ceiling(at)?.cut(burst(at))));
         let most = |at: usize| {
@@ -318,6 +321,11 @@ impl PolicySet {
         } else {
             cut
         }
+    }
+
+    /// Returns the greatest cost that can be divided over the policies.
+    fn most_of(&self, cascade: Cascade) -> Cost {
+        Cost::new(cascade.most(self.iter().map(|policy| policy.quota().burst())))
     }
 
     /// Refuses a cost that can never fit, before the store is called.
@@ -365,6 +373,20 @@ impl PolicySet {
 
     #[cold]
     fn refuse(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
+        if let Some(cascade) = charge.cascade() {
+            let (cost, most) = (charge.cost, self.most_of(cascade));
+            if cost <= most {
+                return Ok(());
+            }
+            return Err(Error::new(
+                ErrorKind::CostExceedsBurst,
+                format!(
+                    "cost {} exceeds the {} units that the policies of the set can give",
+                    cost.units(),
+                    most.units()
+                ),
+            ));
+        }
         let exceeding = self.iter().zip(charge.iter(self.len()));
         let exceeding = exceeding.filter(|(policy, cost)| cost.units() > policy.quota().burst());
         // The smallest burst is named, so that a cost that is lowered to it fits.

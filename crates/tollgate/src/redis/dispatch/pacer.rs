@@ -87,8 +87,8 @@ pub(super) struct Ticket {
 const MOST_DIRECT: usize = 16;
 
 /// Callers send their checks again when no more than this were under way at a time. It is half of
-/// [`MOST_DIRECT`]: between the two, what is done goes on, so a steady load does not change it
-/// again and again.
+/// [`MOST_DIRECT`]: between the two, what is done goes on while something is under way, so a steady
+/// load does not change it again and again.
 const FEW: usize = MOST_DIRECT / 2;
 
 /// The most checks at a time that are not divided on a short line. A call of a part would cost more
@@ -158,10 +158,12 @@ impl Pacer {
     }
 
     /// Notes that no check waits. The measured rate is that of the callers from now on, and not
-    /// that of the server. When the checks were few for a while, callers send them.
+    /// that of the server. When the checks were few for a while, callers send them: with nothing
+    /// under way, as many as callers may send.
     pub(super) fn rests(&mut self) {
         self.rate.rests();
-        if self.batches == 0 || self.peak <= FEW {
+        let few = if self.batches == 0 { MOST_DIRECT } else { FEW };
+        if self.peak <= few {
             self.peak = MOST_TOGETHER;
             self.is_direct = true;
         }
@@ -310,17 +312,16 @@ impl Pacer {
         if waiting < CROWD {
             return Ok(());
         }
-        let most = timeout.mul_f64(MOST_OF_DEADLINE);
-        let round_trip = self.round_trip();
+        let most = timeout.as_secs_f64() * MOST_OF_DEADLINE;
+        let round_trip = self.round_trip().as_secs_f64();
         // A server that is too far for the timeout has a reason of its own.
         if round_trip > most {
             return Ok(());
         }
-        let wait =
-            Duration::from_secs_f64(waiting as f64 / self.rate.checks / 1_000.0) + round_trip;
+        let wait = waiting as f64 / self.rate.checks / 1_000.0 + round_trip;
         let is_of_a_crowd = || crowd() >= CROWD.max(waiting / 4);
-        match wait > most || (wait > most.mul_f64(MOST_OF_ONE_KEY) && is_of_a_crowd()) {
-            true => Err(wait),
+        match wait > most || (wait > most * MOST_OF_ONE_KEY && is_of_a_crowd()) {
+            true => Err(Duration::from_secs_f64(wait)),
             false => Ok(()),
         }
     }
@@ -647,6 +648,9 @@ mod tests {
         pacer.queued();
         pacer.ends_direct(true);
         assert!(!pacer.begins_direct(), "checks are queued");
+        while pacer.peak > MOST_DIRECT {
+            _ = pacer.share(1);
+        }
         pacer.rests();
         assert!(
             pacer.begins_direct() && !pacer.begins_direct(),
@@ -655,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_send_again_when_nothing_is_under_way_or_checks_were_few_for_a_while() {
+    fn callers_send_again_when_checks_were_few_for_a_while_and_fewer_if_some_are_under_way() {
         let (mut pacer, now) = pacer(ms(0.05));
         let first = pacer.sent(now, 1, 1);
         pacer.rests();
@@ -670,11 +674,20 @@ mod tests {
         assert!((2..100).contains(&batches), "{batches}");
         pacer.queued();
         _ = pacer.share(100);
+        while pacer.peak > MOST_DIRECT {
+            pacer.rests();
+            assert!(!pacer.is_direct, "many checks waited lately");
+            _ = pacer.share(1);
+        }
         pacer.rests();
-        assert!(!pacer.is_direct, "many checks waited lately");
+        assert!(!pacer.is_direct, "one is under way");
         pacer.answered(now + ms(0.1), first);
         pacer.rests();
         assert!(pacer.is_direct);
+        pacer.queued();
+        _ = pacer.share(100);
+        pacer.rests();
+        assert!(!pacer.is_direct, "the callers of many pause together");
     }
 
     #[test]

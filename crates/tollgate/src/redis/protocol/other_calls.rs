@@ -11,7 +11,7 @@ use crate::{
     clock::micros,
     model::{
         Entry,
-        cost::{Charge, ChargeRef},
+        cost::{Cascade, ChargeRef},
         decision::PolicyLevels,
         quota::Span,
     },
@@ -52,7 +52,13 @@ pub fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &Policy
     let mut push = |number: f64| packed.push(number);
     push(now);
     push(number as f64);
-    push_charge(charge, policies, &mut push);
+    match charge.cascade() {
+        Some(cascade) => {
+            push(charge.cost.number());
+            push(f64::from(u8::from(cascade == Cascade::Whole)));
+        }
+        None => push_charge(charge, policies, &mut push),
+    }
     for_each_number(policies, now, push);
     packed
 }
@@ -110,7 +116,7 @@ pub fn reserved(
             "a status that is not that of the policies"
         )));
     }
-    let charge = Charge::each(costs).under_those_of(asked);
+    let charge = asked.divided(costs);
     Ok(Decision::from_levels(
         policies,
         levels,

@@ -1,8 +1,8 @@
-//! Calls wait in lanes. A task for each lane decides all that wait there together: it reads once,
-//! and writes once.
+//! Calls wait in one queue. A task for each lane takes what waits and decides it together: it reads
+//! once, and writes once.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque, hash_map::Entry},
     convert::Infallible,
     future, mem,
     num::NonZeroUsize,
@@ -11,8 +11,10 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
+use smallvec::{SmallVec, smallvec};
 use tokio::{
     sync::oneshot,
+    task,
     time::{Instant, timeout},
 };
 
@@ -21,7 +23,7 @@ use crate::{
     Error, ErrorKind, Key,
     lock::Lock,
     model::quota::MAX_EXACT,
-    runtime::{self, Background, Running},
+    runtime,
     store::{
         Deadline, answer_by,
         deny_cache::DenyCache,
@@ -32,20 +34,16 @@ use crate::{
 /// The most calls that are decided together.
 const MOST_TOGETHER: usize = 128;
 
-/// The most calls that wait in a lane.
-const MOST_WAITING: usize = 16_384;
+/// The most calls that wait.
+const MOST_WAITING: usize = 65_536;
 
 /// The most times that calls without a deadline are decided: others are always first.
 const MOST_TRIES: u32 = 1_000;
 
-/// The duty of the task of a lane: to decide the calls that wait.
-const CALLS: u32 = 1;
-
 /// The time that a probe may take.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// Decides the calls of a lane one batch after the other. All states of a key lie in one lane,
-/// unless they are those of a branch, so that calls of one process do not get in each other's way.
+/// Decides calls in batches, as many at a time as there are lanes.
 pub(super) struct Lanes<K> {
     pub(super) backend: K,
     pub(super) health: Health,
@@ -53,14 +51,106 @@ pub(super) struct Lanes<K> {
     pub(super) presence: Presence,
     /// Processes count themselves, and show their limits.
     pub(super) is_shared: bool,
-    lanes: Box<[Lane]>,
+    queue: Lock<Queue>,
     pub(super) hasher: RandomState,
     me: Weak<Self>,
 }
 
-struct Lane {
-    calls: Lock<VecDeque<Box<dyn Call>>>,
-    task: Background,
+/// The calls that wait, by the hashes of their keys. Calls of one key are decided in the order in
+/// which they came, and never in two lanes, where they would get in each other's way. Only those of
+/// a branch of another key may.
+struct Queue {
+    /// The waiting calls of each key that has any, or has some in a lane.
+    keys: HashMap<u64, SmallVec<[Box<dyn Call>; 1]>, RandomState>,
+    /// The keys that have waiting calls and none in a lane.
+    ready: VecDeque<u64>,
+    waiting: usize,
+    /// The lanes that have no task.
+    free: usize,
+}
+
+/// The task of a lane. The lane is free again when it is dropped.
+struct Lane<K: KeyValue> {
+    lanes: Arc<Lanes<K>>,
+    /// The keys of the calls that it decides.
+    keys: Vec<u64>,
+    is_free: bool,
+}
+
+impl Queue {
+    fn push(&mut self, key: u64, call: Box<dyn Call>) {
+        self.waiting += 1;
+        match self.keys.entry(key) {
+            Entry::Occupied(mut calls) => calls.get_mut().push(call),
+            Entry::Vacant(new) => {
+                new.insert(smallvec![call]);
+                self.ready.push_back(key);
+            }
+        }
+    }
+
+    /// Takes calls for a lane, and adds their keys to those that it decides.
+    fn take(&mut self, keys: &mut Vec<u64>) -> Vec<Box<dyn Call>> {
+        let mut taken = Vec::with_capacity(self.waiting.min(MOST_TOGETHER));
+        while taken.len() < MOST_TOGETHER
+            && let Some(key) = self.ready.pop_front()
+        {
+            if let Some(calls) = self.keys.get_mut(&key) {
+                let count = calls.len().min(MOST_TOGETHER - taken.len());
+                taken.extend(calls.drain(..count));
+                keys.push(key);
+            }
+        }
+        self.waiting -= taken.len();
+        taken
+    }
+
+    /// Lets other calls of these keys be taken.
+    fn release(&mut self, keys: &mut Vec<u64>) {
+        for key in keys.drain(..) {
+            match self.keys.get(&key) {
+                Some(calls) if !calls.is_empty() => self.ready.push_back(key),
+                _ => drop(self.keys.remove(&key)),
+            }
+        }
+    }
+}
+
+impl<K: KeyValue> Lane<K> {
+    /// Decides what waits, until nothing does.
+    async fn run(mut self) {
+        loop {
+            // Callers that were answered together ask again together.
+            task::yield_now().await;
+            let calls = self.next();
+            if calls.is_empty() {
+                return;
+            }
+            self.lanes.decide(calls).await;
+            self.lanes.queue.lock().release(&mut self.keys);
+        }
+    }
+
+    fn next(&mut self) -> Vec<Box<dyn Call>> {
+        let mut queue = self.lanes.queue.lock();
+        let calls = queue.take(&mut self.keys);
+        if calls.is_empty() {
+            self.is_free = true;
+            queue.free += 1;
+        }
+        calls
+    }
+}
+
+impl<K: KeyValue> Drop for Lane<K> {
+    /// Frees the lane of a task whose runtime has ended. The next caller starts another one.
+    fn drop(&mut self) {
+        if !self.is_free {
+            let mut queue = self.lanes.queue.lock();
+            queue.release(&mut self.keys);
+            queue.free += 1;
+        }
+    }
 }
 
 impl<K: KeyValue> Lanes<K> {
@@ -70,18 +160,19 @@ impl<K: KeyValue> Lanes<K> {
         deny_cache_cap: Duration,
         is_shared: bool,
     ) -> Arc<Self> {
-        let lane = || Lane {
-            calls: Lock::default(),
-            task: Background::new(),
+        let queue = Queue {
+            keys: HashMap::default(),
+            ready: VecDeque::new(),
+            waiting: 0,
+            free: lanes.get(),
         };
-        let lanes = std::iter::repeat_with(lane).take(lanes.get()).collect();
         Arc::new_cyclic(|me| Self {
             backend,
             health: Health::new(K::KIND, K::KIND.to_owned()),
             deny_cache: (!deny_cache_cap.is_zero()).then(|| DenyCache::new(deny_cache_cap)),
             presence: Presence::new(),
             is_shared,
-            lanes,
+            queue: Lock::new(queue),
             hasher: RandomState::default(),
             me: Weak::clone(me),
         })
@@ -89,7 +180,7 @@ impl<K: KeyValue> Lanes<K> {
 
     /// Returns how many calls wait.
     pub(super) fn waiting(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.calls.lock().len()).sum()
+        self.queue.lock().waiting
     }
 
     /// Forgets remembered denials of a key, because units may have come back.
@@ -108,31 +199,39 @@ impl<K: KeyValue> Lanes<K> {
         deadline: Option<Deadline>,
         step: impl FnMut(&mut Values, &[Vec<u8>], u64) -> T + Send + 'static,
     ) -> Result<T, Error> {
-        runtime::current()?;
+        let runtime = runtime::current()?;
         let epoch = self.health.breaker.epoch();
         let attempt = Attempt::new(&*self, deadline);
-        let at = key.branch(0).level(1).hash(&self.hasher) as usize % self.lanes.len();
+        let hash = key.branch(0).level(1).hash(&self.hasher);
         let (answer, answered) = oneshot::channel();
-        let lane = &self.lanes[at];
-        {
-            let mut calls = lane.calls.lock();
-            if calls.len() >= MOST_WAITING {
+        let begins = {
+            let mut queue = self.queue.lock();
+            if queue.waiting >= MOST_WAITING {
                 return Err(Error::new(
                     ErrorKind::Overloaded,
                     format!("{MOST_WAITING} calls wait for the store"),
                 ));
             }
-            calls.push_back(Box::new(Asked {
+            let asked = Asked {
                 names,
                 deadline,
                 step,
                 decided: None,
                 answer,
-            }));
+            };
+            queue.push(hash, Box::new(asked));
+            let begins = queue.free > 0 && !queue.ready.is_empty();
+            queue.free -= usize::from(begins);
+            begins
+        };
+        if begins {
+            let lane = Lane {
+                lanes: Arc::clone(&self),
+                keys: Vec::new(),
+                is_free: false,
+            };
+            runtime.spawn(lane.run());
         }
-        lane.task.ask(CALLS);
-        lane.task
-            .start(|running| Arc::clone(&self).drive(at, running));
         let lost = |_| {
             Err(Error::new(
                 ErrorKind::ConnectionLost,
@@ -149,24 +248,6 @@ impl<K: KeyValue> Lanes<K> {
             attempt.end(outcome.is_ok());
         }
         outcome
-    }
-
-    /// Decides what waits in a lane, until nothing does.
-    async fn drive(self: Arc<Self>, at: usize, mut running: Running) {
-        while !running.end() {
-            running.take(CALLS);
-            loop {
-                let calls: Vec<_> = {
-                    let mut waiting = self.lanes[at].calls.lock();
-                    let count = waiting.len().min(MOST_TOGETHER);
-                    waiting.drain(..count).collect()
-                };
-                if calls.is_empty() {
-                    break;
-                }
-                self.decide(calls).await;
-            }
-        }
     }
 
     /// Decides calls, again and again while others change what was read.
@@ -191,19 +272,28 @@ impl<K: KeyValue> Lanes<K> {
                 .collect::<Option<Vec<_>>>()
                 .and_then(|all| all.into_iter().max_by_key(|at| at.instant()));
             match answer_by(last, self.try_once(&mut calls)).await {
-                Ok(false) => {
+                Ok(decided) => {
                     self.health.heard();
-                    tokio::task::yield_now().await;
+                    for (call, is_decided) in mem::take(&mut calls).into_iter().zip(decided) {
+                        match is_decided {
+                            true => call.answer(Ok(())),
+                            false => calls.push(call),
+                        }
+                    }
+                    if calls.is_empty() {
+                        return;
+                    }
+                    task::yield_now().await;
                 }
-                outcome => {
-                    match &outcome {
-                        Err(error) if is_away(error.kind()) => self.failed(error),
-                        Err(error) if !is_answer(error.kind()) => {}
-                        _ => self.health.heard(),
+                Err(error) => {
+                    match &error {
+                        error if is_away(error.kind()) => self.failed(error),
+                        error if is_answer(error.kind()) => self.health.heard(),
+                        _ => {}
                     }
                     return calls
                         .into_iter()
-                        .for_each(|call| call.answer(outcome.clone().map(drop)));
+                        .for_each(|call| call.answer(Err(error.clone())));
                 }
             }
         }
@@ -216,8 +306,9 @@ impl<K: KeyValue> Lanes<K> {
             .for_each(|call| call.answer(Err(error.clone())));
     }
 
-    /// Decides calls on what is stored now. Returns `false` when others have changed it.
-    async fn try_once(&self, calls: &mut [Box<dyn Call>]) -> Result<bool, Error> {
+    /// Decides calls on what is stored now. Returns of each whether that stands: others may have
+    /// changed its values before they were written.
+    async fn try_once(&self, calls: &mut [Box<dyn Call>]) -> Result<Vec<bool>, Error> {
         let mut names: Vec<Vec<u8>> = calls
             .iter()
             .flat_map(|call| call.names())
@@ -236,12 +327,14 @@ impl<K: KeyValue> Lanes<K> {
         calls
             .iter_mut()
             .for_each(|call| call.decide(&mut values, read.now_us));
-        let writes = values.into_writes();
-        if writes.is_empty() {
-            Ok(true)
-        } else {
-            self.backend.write(read.read, writes).await
-        }
+        let (changes, of_calls) = values.into_changes(calls.iter().map(|call| call.names()));
+        let written = match changes.is_empty() {
+            true => Vec::new(),
+            false => self.backend.write(read.read, changes).await?,
+        };
+        let stands =
+            |change: &Option<usize>| change.is_none_or(|at| written.get(at) == Some(&true));
+        Ok(of_calls.iter().map(stands).collect())
     }
 }
 

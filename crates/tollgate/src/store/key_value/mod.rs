@@ -26,7 +26,7 @@ use crate::Error;
 /// use std::{collections::BTreeMap, sync::Mutex, time::SystemTime};
 /// use tollgate::{
 ///     Error, Limiter, Policy, Quota,
-///     store::{KeyValue, KeyValueStore, Snapshot, Write},
+///     store::{Change, KeyValue, KeyValueStore, Snapshot, Write},
 /// };
 ///
 /// /// Keeps everything in a map.
@@ -45,19 +45,21 @@ use crate::Error;
 ///         Ok(Snapshot { now_us: now.as_micros() as u64, values, read })
 ///     }
 ///
-///     async fn write(&self, read: Self::Read, writes: Vec<Write>) -> Result<bool, Error> {
+///     async fn write(&self, read: Self::Read, changes: Vec<Change>) -> Result<Vec<bool>, Error> {
 ///         let mut map = self.0.lock().unwrap();
-///         if read.iter().any(|(key, value)| map.get(key) != value.as_ref()) {
-///             return Ok(false);
+///         let mut written = Vec::new();
+///         for Change { keys, writes, .. } in changes {
+///             let is_same = keys.iter().all(|&at| map.get(&read[at].0) == read[at].1.as_ref());
+///             for Write { key, value, .. } in writes.into_iter().filter(|_| is_same) {
+///                 // A real store also removes what has expired.
+///                 match value {
+///                     Some(value) => map.insert(key, value),
+///                     None => map.remove(&key),
+///                 };
+///             }
+///             written.push(is_same);
 ///         }
-///         for Write { key, value, .. } in writes {
-///             // A real store also removes what has expired.
-///             match value {
-///                 Some(value) => map.insert(key, value),
-///                 None => map.remove(&key),
-///             };
-///         }
-///         Ok(true)
+///         Ok(written)
 ///     }
 /// }
 ///
@@ -73,11 +75,12 @@ use crate::Error;
 ///
 /// What an implementation has to know:
 ///
-/// - **One step.** [`write`](Self::write) writes all or nothing, and only while *each* key that was
-///   read is as it was read: also one that is not written, and one that was missing. Either it
-///   compares (the values, or versions of rows) and returns `false` when something has changed: the
-///   calls are then decided again. Or it keeps others away, by a transaction and its locks. Keys
-///   are sorted, so locks are taken in one order.
+/// - **One step.** [`write`](Self::write) makes a [`Change`] as a whole or not at all, and only
+///   while *each* of its keys is as it was read: also one that is not written, and one that was
+///   missing. Either it compares (the values, or versions of rows) and returns `false` for a change
+///   when something is another: its calls are then decided again. Or it keeps others away, by a
+///   transaction and its locks. Keys are sorted when they are read, so locks are taken in one
+///   order. Changes have no key in common, and may be made one by one or together.
 /// - **One instant.** The values and the time of a [`Snapshot`] are of one instant. The time is
 ///   that of all processes: the database's clock. Limits hold when it goes back, see law 10 of
 ///   [`Store`](crate::Store).
@@ -123,8 +126,7 @@ pub trait KeyValue: Send + Sync + 'static {
         keys: &[Vec<u8>],
     ) -> impl Future<Output = Result<Snapshot<Self::Read>, Error>> + Send;
 
-    /// Writes all of this if every key that was read is as it was read, and nothing otherwise.
-    /// Returns whether it was written.
+    /// Makes each change whose keys are as they were read. Returns of each whether it was made.
     ///
     /// # Errors
     ///
@@ -133,8 +135,8 @@ pub trait KeyValue: Send + Sync + 'static {
     fn write(
         &self,
         read: Self::Read,
-        writes: Vec<Write>,
-    ) -> impl Future<Output = Result<bool, Error>> + Send;
+        changes: Vec<Change>,
+    ) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
 
     /// Asks whether keys can be read and written again. No call is sent to a store that was away
     /// before this succeeds. Reads no keys by default.
@@ -163,6 +165,16 @@ impl<R> fmt::Debug for Snapshot<R> {
             .field("now_us", &self.now_us)
             .finish_non_exhaustive()
     }
+}
+
+/// Values that a [`KeyValue`] writes together, or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// The places, among the keys that were read, of those that must be as they were read.
+    pub keys: Vec<usize>,
+    /// The values. Their keys are among those.
+    pub writes: Vec<Write>,
 }
 
 /// A value that a [`KeyValue`] writes.

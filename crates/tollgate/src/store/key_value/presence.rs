@@ -15,11 +15,11 @@ use crate::{
     Error,
     runtime::{Background, Running},
     store::{
-        Deadline, Publication, ReplicaCount, ReplicaGroup,
+        Deadline, Publication, ReplicaCount, ReplicaGroup, Spending, TOLD_EVERY,
         metrics::{self, Figures},
         presence::{
-            CALL_TIMEOUT, GroupCounter, INTERVAL, LAPSE_US, PROCESS, Publications, Publisher,
-            ReplicaCounter, SUBJECT, Share,
+            CALL_TIMEOUT, Exchange, GroupCounter, INTERVAL, LAPSE_US, PROCESS, Publications,
+            Publisher, ReplicaCounter, SUBJECT, Share,
         },
     },
 };
@@ -29,6 +29,7 @@ pub(super) struct Presence {
     task: Background,
     counter: ReplicaCounter,
     publications: Publications,
+    exchange: Exchange,
 }
 
 /// The duty to be present while a limiter wants a number, or is published.
@@ -49,6 +50,7 @@ impl Presence {
             task: Background::new(),
             counter: ReplicaCounter::new(),
             publications: Publications::default(),
+            exchange: Exchange::default(),
         }
     }
 
@@ -66,6 +68,17 @@ impl Presence {
     /// Shows these limits to operators from now on.
     pub(super) fn publish<K: KeyValue>(&self, lanes: &Arc<Lanes<K>>, limits: &Publication) {
         self.publications.add(limits);
+        self.start(lanes, PRESENT | NOW);
+    }
+
+    /// Tells other processes what customers spend from now on.
+    pub(super) fn exchange<K: KeyValue>(
+        &self,
+        lanes: &Arc<Lanes<K>>,
+        group: ReplicaGroup,
+        spending: &Spending,
+    ) {
+        self.exchange.add(group, spending);
         self.start(lanes, PRESENT | NOW);
     }
 
@@ -99,6 +112,7 @@ async fn run<K: KeyValue>(store: Weak<Lanes<K>>, mut running: Running) {
         let Presence {
             counter,
             publications,
+            exchange,
             ..
         } = &lanes.presence;
         let has_gauges = running.is_asked(GAUGES);
@@ -114,10 +128,11 @@ async fn run<K: KeyValue>(store: Weak<Lanes<K>>, mut running: Running) {
             };
             metrics::record(lanes.backend.label(), &figures);
         }
-        let (mut groups, mut limits) = (Vec::new(), Vec::new());
+        let (mut groups, mut limits, mut tells) = (Vec::new(), Vec::new(), false);
         let is_wanted = running.settle(PRESENT, || {
             (groups, limits) = (counter.groups(), publications.current());
-            !groups.is_empty() || !limits.is_empty()
+            tells = exchange.is_used();
+            !groups.is_empty() || !limits.is_empty() || tells
         });
         if is_new || present_at.is_none_or(|at| at <= Instant::now()) {
             let call = count(Arc::clone(&lanes), groups.clone());
@@ -126,7 +141,13 @@ async fn run<K: KeyValue>(store: Weak<Lanes<K>>, mut running: Running) {
                 let call = publish(Arc::clone(&lanes), limits.clone());
                 publisher.publish(&limits, call).await;
             }
-            let pause = pause.unwrap_or(INTERVAL);
+            let mut pause = pause.unwrap_or(INTERVAL);
+            if tells {
+                let reports = exchange.reports();
+                let call = tell(Arc::clone(&lanes), reports.clone());
+                exchange.tell(&reports, call).await;
+                pause = pause.min(TOLD_EVERY);
+            }
             present_at = Some(Instant::now() + pause.mul_f64(0.8 + 0.4 * fastrand::f64()));
         }
         drop(lanes);
@@ -203,6 +224,33 @@ async fn publish<K: KeyValue>(
         return Err(refusal);
     }
     let names = vec![name("limits"), name("shares")];
+    lanes.ask(&SUBJECT, names, deadline, step).await
+}
+
+/// Tells the report of each group, and returns those of the other processes.
+async fn tell<K: KeyValue>(
+    lanes: Arc<Lanes<K>>,
+    reports: Vec<(ReplicaGroup, String)>,
+) -> Result<Vec<String>, Error> {
+    let names = reports
+        .iter()
+        .map(|(group, _)| name(format_args!("{group}:spent")))
+        .collect();
+    let deadline = Some(Deadline::after(CALL_TIMEOUT));
+    let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
+        let tell = |(name, (_, report)): (&Vec<u8>, &(_, String))| {
+            let mut told = Lines::read(values.get(name), now_us);
+            told.set(&PROCESS, report);
+            let others = told.0.iter().filter(|line| line.1 != *PROCESS);
+            let heard = others.map(|line| &*line.2).collect();
+            told.write(values, name, now_us);
+            heard
+        };
+        names.iter().zip(&reports).map(tell).collect()
+    };
+    if let Some(refusal) = lanes.health.refusal_of(None) {
+        return Err(refusal);
+    }
     lanes.ask(&SUBJECT, names, deadline, step).await
 }
 

@@ -12,7 +12,7 @@ use crate::{
     runtime,
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
-        ReservationId, Settlement, StoreFuture,
+        ReservationId, Settlement, Spending, StoreFuture,
         deny_cache::KeyHash,
         names,
         permits::PermitState,
@@ -30,19 +30,20 @@ use crate::{
 /// |---|---|
 /// | checks, peeks, costs, ceilings, priorities, levels, branches | yes; branches in one step |
 /// | refunds, resets, reservations and their debts, permits, entries of a log | yes |
-/// | a batch of calls in two round trips | yes: up to 128 calls that wait in a lane |
+/// | a batch of calls in two round trips | yes: up to 128 calls that wait |
 /// | calls that others were faster than | decided again, until the deadline of the call |
 /// | deadlines and [outages](crate::Outage) | by the limiter, as for every store |
 /// | a [sliding log](crate::Algorithm::SlidingLog) | each check reads and writes the whole log: keep it short |
-/// | [leased](crate::Policy::leased) policies | each check asks the store; the limiter logs a warning when it is built |
+/// | [leased](crate::Policy::leased) policies | no limiter of them [is built](crate::LimiterBuilder::try_build) |
 /// | [counted replicas](crate::limiter::Replicas::Counted) | of a [shared](KeyValueStore::shared) store; otherwise an outage divides by no number |
 /// | [published](crate::LimiterBuilder::published) limits, shares set by operators | of a shared store: in the values `{replicas}:limits` and `{replicas}:shares`, a line for each limiter |
+/// | [fair shares](crate::LimiterBuilder::fair_shares) | yes; the processes of a shared store tell each other who spends much |
 /// | circuit breaker | yes: a store that is away is not asked until [`ping`](KeyValue::ping) succeeds |
 /// | remembered denials | of a shared store |
 ///
-/// Calls of one key wait in one *lane*. A task decides all that wait there together, and there is
-/// one of them at a time. So the number of lanes is the number of batches that are under way:
-/// connections, or transactions.
+/// A *lane* is a task that decides calls together, one batch after the other: all that wait when it
+/// begins. Calls of one key are never in two lanes. So the number of lanes is the number of batches
+/// that are under way at most: connections, or transactions.
 ///
 /// Clones share everything. See [`KeyValue`] for an example.
 pub struct KeyValueStore<K>(Arc<Lanes<K>>);
@@ -319,6 +320,12 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     fn publish(&self, limits: &Publication) {
         if self.0.is_shared {
             self.0.presence.publish(&self.0, limits);
+        }
+    }
+
+    fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+        if self.0.is_shared {
+            self.0.presence.exchange(&self.0, group, spending);
         }
     }
 

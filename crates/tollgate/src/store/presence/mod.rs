@@ -2,9 +2,11 @@
 //! counts are.
 
 mod counter;
+mod exchange;
 mod publisher;
 
 pub(crate) use counter::{
     CALL_TIMEOUT, GroupCounter, INTERVAL, LAPSE_US, PROCESS, ReplicaCounter, SUBJECT,
 };
+pub(crate) use exchange::Exchange;
 pub(crate) use publisher::{Publications, Publisher, Share};

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hashbrown::HashTable;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
@@ -53,9 +52,6 @@ pub(super) const MOST_KEYS: usize = 64;
 /// The most checks in a batch, when many are for the same key.
 const MOST_CHECKS: usize = 1_024;
 
-/// Finds the checks of a batch that share a state with another.
-type Index = HashTable<Metered>;
-
 /// A text that a check of the batch meters: its hash, and the place of the check.
 #[derive(Clone, Copy, Debug)]
 struct Metered {
@@ -65,6 +61,10 @@ struct Metered {
     /// The place of the policy that meters the text.
     policy: usize,
 }
+
+/// The texts that a batch meters, no more than its keys. To look at the hashes of so few is no more
+/// work than to keep a table of them.
+type MeteredTexts = SmallVec<[Metered; MOST_KEYS]>;
 
 impl Batch {
     /// Takes checks from the front of the queue: at least one, if one waits that can be answered in
@@ -79,7 +79,7 @@ impl Batch {
     ) -> Self {
         let mut batch = Self::default();
         let most = queue.len().min(MOST_KEYS).min(share.keys.max(1));
-        let mut index: Index = HashTable::with_capacity(most);
+        let mut metered = SmallVec::new();
         let (mut keys, mut subjects, mut checks) = (0, 0, 0);
         while let Some(check) = queue.pop_front() {
             if !check.is_awaited() {
@@ -91,7 +91,7 @@ impl Batch {
                 batch.late.push(check);
                 continue;
             }
-            let latest = batch.latest(&index, request);
+            let latest = batch.latest(&metered, request);
             let joined =
                 latest.filter(|&(group, subject)| batch.groups[group].accepts(subject, request));
             let fits = match joined {
@@ -114,7 +114,7 @@ impl Batch {
                     subjects += 1;
                     let after = latest.map_or(0, |(group, _)| group + 1);
                     let (group, subject) = batch.add(check, after, most);
-                    batch.note(&mut index, group, subject);
+                    batch.note(&mut metered, group, subject);
                 }
             }
         }
@@ -122,7 +122,7 @@ impl Batch {
     }
 
     /// Returns the last subject of the batch that shares a state with this check.
-    fn latest(&self, index: &Index, request: &CheckRequest) -> Option<(usize, usize)> {
+    fn latest(&self, metered: &[Metered], request: &CheckRequest) -> Option<(usize, usize)> {
         let mut latest = None;
         for policy in 0..request.policies.len() {
             let Some((hash, text)) = request.metered(policy) else {
@@ -130,14 +130,14 @@ impl Batch {
             };
             let shares = |held: &&Metered| {
                 let other = self.groups[held.group].request(held.subject);
-                held.hash == hash
-                    && other
-                        .metered(held.policy)
-                        .is_some_and(|(_, other)| other == text)
+                other
+                    .metered(held.policy)
+                    .is_some_and(|(_, other)| other == text)
                     && request.shares_state(policy, other, held.policy)
             };
-            let held = index
-                .iter_hash(hash)
+            let held = metered
+                .iter()
+                .filter(|held| held.hash == hash)
                 .filter(shares)
                 .map(|held| (held.group, held.subject))
                 .max();
@@ -147,21 +147,15 @@ impl Batch {
     }
 
     /// Notes the texts that a subject meters.
-    fn note(&self, index: &mut Index, group: usize, subject: usize) {
+    fn note(&self, metered: &mut MeteredTexts, group: usize, subject: usize) {
         let request = self.groups[group].request(subject);
         for policy in 0..request.policies.len() {
-            if let Some((hash, _)) = request.metered(policy) {
-                index.insert_unique(
-                    hash,
-                    Metered {
-                        hash,
-                        group,
-                        subject,
-                        policy,
-                    },
-                    |metered| metered.hash,
-                );
-            }
+            metered.extend(request.metered(policy).map(|(hash, _)| Metered {
+                hash,
+                group,
+                subject,
+                policy,
+            }));
         }
     }
 

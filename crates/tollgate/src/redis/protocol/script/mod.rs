@@ -1,7 +1,7 @@
 //! Assembles the Lua scripts from the files in `scripts/`.
 //!
 //! A script is a frame (`check.lua`, `look.lua`, `batch.lua`, `mixed.lua`, `refund.lua`,
-//! `reserve.lua`, `commit.lua`, `lease.lua`) filled with the sections of each policy's algorithm.
+//! `reserve.lua`, `cascade.lua`, `commit.lua`, `lease.lua`) filled with the sections of each policy's algorithm.
 //! So the script for one policy and the script for a set consist of the same source lines.
 //! Parameters are never part of the text, so all sets of the same algorithms run the same scripts:
 //! those of their [`Shape`].
@@ -29,12 +29,14 @@ const BATCH: &str = source!("batch");
 const MIXED: &str = source!("mixed");
 const REFUND: &str = source!("refund");
 const RESERVE: &str = source!("reserve");
+const CASCADE: &str = source!("cascade");
 const COMMIT: &str = source!("commit");
 const LEASE: &str = source!("lease");
 const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
 const PUBLISH: &str = source!("publish");
+const SPENDING: &str = source!("spending");
 
 impl Shape {
     /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here
@@ -71,6 +73,12 @@ impl Shape {
     /// Returns the script that reserves.
     pub fn reserve(&self, is_capped: bool) -> &Script {
         self.assembled(Purpose::Reserve, is_capped)
+    }
+
+    /// Returns the script that reserves units of policies that are spent one after the other. Only
+    /// windows with one counter have one.
+    pub fn cascade(&self) -> &Script {
+        self.assembled(Purpose::Cascade, false)
     }
 
     /// Returns the script that settles a reservation.
@@ -114,6 +122,7 @@ impl Script {
             Purpose::Mixed => (MIXED, "at + "),
             Purpose::Refund => (REFUND, ""),
             Purpose::Reserve => (RESERVE, "1 + "),
+            Purpose::Cascade => (CASCADE, "1 + "),
             Purpose::Commit => (COMMIT, "1 + "),
             Purpose::Lease => (LEASE, "at + "),
         };
@@ -141,6 +150,12 @@ impl Script {
     /// Returns the script that shows limits to operators.
     pub(crate) fn publish() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUBLISH.to_owned()));
+        &SCRIPT
+    }
+
+    /// Returns the script by which processes tell each other who spends much.
+    pub(crate) fn spending() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SPENDING.to_owned()));
         &SCRIPT
     }
 

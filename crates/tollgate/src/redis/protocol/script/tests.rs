@@ -29,6 +29,11 @@ fn leasable() -> impl Iterator<Item = Algorithm> {
         .filter(|algorithm| algorithm.is_leasable())
 }
 
+/// Returns whether costs cascade over windows of this algorithm.
+fn is_counter(algorithm: &Algorithm) -> bool {
+    ["fixed_window", "calendar_window", "window_from_first_hit"].contains(&algorithm.name())
+}
+
 /// Lists every algorithm, calendar windows included.
 fn algorithms() -> Vec<Algorithm> {
     // One that a feature adds is behind the others.
@@ -55,6 +60,12 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
     let decide = algorithms()
         .into_iter()
         .flat_map(move |algorithm| of(algorithm, &FRAMES, "", Form::Plain));
+    let cascade = algorithms()
+        .into_iter()
+        .filter(is_counter)
+        .flat_map(move |algorithm| {
+            of(algorithm, &[("cascade", Purpose::Cascade)], "", Form::Plain)
+        });
     let capped = algorithms()
         .into_iter()
         .flat_map(move |algorithm| of(algorithm, &FRAMES[..6], ".capped", Form::Capped));
@@ -70,9 +81,14 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ("permits", PERMITS),
         ("replicas", REPLICAS),
         ("publish", PUBLISH),
+        ("spending", SPENDING),
     ];
     let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(text.to_owned())));
-    decide.chain(leased).chain(capped).chain(others)
+    decide
+        .chain(leased)
+        .chain(capped)
+        .chain(cascade)
+        .chain(others)
 }
 
 /// Returns where the folder shows a script: complete scripts, and what one copies to use without
@@ -83,7 +99,9 @@ fn shown(name: &str) -> Option<String> {
         .iter()
         .any(|word| name.contains(word));
     match name {
-        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" => Some(name.to_owned()),
+        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" | "spending.lua" => {
+            Some(name.to_owned())
+        }
         _ if is_bare && name.ends_with(".check.lua") => Some(format!("standalone/{name}")),
         _ => None,
     }

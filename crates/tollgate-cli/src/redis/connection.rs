@@ -1,0 +1,290 @@
+//! The states in Redis: connects to a server, and sends it commands.
+
+use std::time::Duration;
+
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, Pipeline, RedisError,
+    RedisResult, Value, aio::MultiplexedConnection,
+};
+use tollgate::{Quota, store::StoredState};
+
+use super::{
+    scan::Wanted,
+    server::Looked,
+    state_key::{Kind, StateKey},
+};
+use crate::failure::Failure;
+
+/// A connection to one server.
+pub(crate) struct Connection {
+    connection: MultiplexedConnection,
+    /// The address, without user and password.
+    address: String,
+    prefix: String,
+    /// The way to the other masters of a cluster.
+    client: Client,
+    timeout: Option<Duration>,
+    /// The master of a cluster that has what is published, once another one was asked for it.
+    other: Option<Box<Self>>,
+}
+
+impl Connection {
+    pub(super) async fn open(
+        client: Client,
+        timeout: Option<Duration>,
+        prefix: String,
+    ) -> Result<Self, Failure> {
+        let address = client.get_connection_info().addr().to_string();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(timeout)
+            .set_response_timeout(timeout);
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await;
+        let connection =
+            connection.map_err(|error| failure("cannot connect to", &address, &error))?;
+        Ok(Self {
+            connection,
+            address,
+            prefix,
+            client,
+            timeout,
+            other: None,
+        })
+    }
+
+    /// Returns the prefix of the store's keys.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Sends a command.
+    pub(super) async fn command<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
+        let result = command.query_async(&mut self.connection).await;
+        result.map_err(|error| failure("the server refused a command at", &self.address, &error))
+    }
+
+    /// Sends a command about one key to the server, or to the master of its cluster that has the
+    /// key.
+    async fn follow<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
+        if let Some(other) = &mut self.other {
+            return other.command(command).await;
+        }
+        let error = match command.query_async(&mut self.connection).await {
+            Err(error) if error.redirect_node().is_some() => error,
+            result => {
+                return result.map_err(|error| {
+                    failure("the server refused a command at", &self.address, &error)
+                });
+            }
+        };
+        let moved = || failure("the server refused a command at", &self.address, &error);
+        let (host, port) = error
+            .redirect_node()
+            .and_then(|(address, _)| address.rsplit_once(':'))
+            .ok_or_else(moved)?;
+        let port = port.parse().map_err(|_| moved())?;
+        let info = self.client.get_connection_info().clone();
+        let address = match info.addr().clone() {
+            // A server without a name of its own leaves out the host, which is then the one that
+            // was asked.
+            ConnectionAddr::Tcp(asked, _) => ConnectionAddr::Tcp(host_or(host, asked), port),
+            ConnectionAddr::TcpTls {
+                host: asked,
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: host_or(host, asked),
+                port,
+                insecure,
+                tls_params,
+            },
+            _ => return Err(moved()),
+        };
+        let client = Client::open(info.set_addr(address)).map_err(|_| moved())?;
+        let other = Box::new(Self::open(client, self.timeout, self.prefix.clone()).await?);
+        self.other.insert(other).command(command).await
+    }
+
+    /// Sends several commands, and returns a reply for each. A command for a value of another type
+    /// has the reply nil.
+    async fn pipeline(&mut self, commands: &mut Pipeline) -> Result<Vec<Value>, Failure> {
+        let refused = |error| failure("the server refused a command at", &self.address, &error);
+        let results: Vec<RedisResult<Value>> = commands
+            .ignore_errors()
+            .query_async(&mut self.connection)
+            .await
+            .map_err(refused)?;
+        let reply = |result: RedisResult<Value>| match result {
+            Err(error) if error.code() == Some("WRONGTYPE") => Ok(Value::Nil),
+            result => result.map_err(refused),
+        };
+        results.into_iter().map(reply).collect()
+    }
+
+    /// Returns the server's time in microseconds since the Unix epoch.
+    pub(super) async fn now_us(&mut self) -> Result<u64, Failure> {
+        let (seconds, micros): (u64, u64) = self.command(&redis::cmd("TIME")).await?;
+        Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
+    }
+
+    pub(super) async fn keys(
+        &mut self,
+        wanted: &Wanted,
+        place: &[u8],
+        count: u64,
+    ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), Failure> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(if place.is_empty() { &b"0"[..] } else { place })
+            .arg("MATCH")
+            .arg(wanted.pattern(&self.prefix))
+            .arg("COUNT")
+            .arg(count);
+        let (next, keys): (Vec<u8>, Vec<Vec<u8>>) = self.command(&scan).await?;
+        Ok((keys, Some(next).filter(|next| next != b"0")))
+    }
+
+    pub(super) async fn look(
+        &mut self,
+        keys: &[(Option<Quota>, StateKey)],
+    ) -> Result<(u64, Vec<Looked>), Failure> {
+        let now_us = self.now_us().await?;
+        let mut commands = redis::pipe();
+        for (quota, key) in keys {
+            let name = key.redis_key(&self.prefix);
+            commands.cmd("PTTL").arg(&name);
+            // Of a list, its length and the unit that has to leave before one more fits.
+            match key.kind {
+                Kind::LOG => {
+                    let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
+                    commands
+                        .cmd("LLEN")
+                        .arg(&name)
+                        .cmd("LINDEX")
+                        .arg(&name)
+                        .arg(last)
+                }
+                _ => commands.cmd("GET").arg(&name),
+            };
+        }
+        let mut results = self.pipeline(&mut commands).await?.into_iter();
+        let mut next = || results.next().unwrap_or(Value::Nil);
+        let look = |(_, key): &(Option<Quota>, StateKey)| {
+            let (left, value) = (next(), next());
+            let marked = match key.kind {
+                Kind::LOG => next(),
+                _ => Value::Nil,
+            };
+            let expires_ms = match left {
+                // The state has expired meanwhile.
+                Value::Int(-2) => return Looked::Nothing,
+                Value::Int(left) => u64::try_from(left).unwrap_or(0),
+                _ => 0,
+            };
+            match stored(key.kind, &value) {
+                Some(stored) => Looked::State {
+                    stored,
+                    expires_ms,
+                    marked_us: unit(&marked),
+                },
+                None => Looked::Foreign,
+            }
+        };
+        Ok((now_us, keys.iter().map(look).collect()))
+    }
+
+    pub(super) async fn unit(&mut self, key: &str, at: u64) -> Result<Option<u64>, Failure> {
+        let entry = self.command(redis::cmd("LINDEX").arg(key).arg(at)).await?;
+        Ok(unit(&entry))
+    }
+
+    pub(super) async fn remove(&mut self, key: &str) -> Result<(), Failure> {
+        let removed = self.command::<u64>(redis::cmd("DEL").arg(key)).await;
+        removed.map(drop)
+    }
+
+    /// Of a cluster, the master that has what is published is asked.
+    pub(super) async fn limits(&mut self, most: usize) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(self.published("limits")).arg(0).arg(most - 1);
+        self.follow(&range).await
+    }
+
+    pub(super) async fn shares(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+        self.follow(redis::cmd("HGETALL").arg(self.published("shares")))
+            .await
+    }
+
+    pub(super) async fn set_share(
+        &mut self,
+        limiter: &str,
+        percent: Option<u8>,
+    ) -> Result<(), Failure> {
+        let mut command = redis::cmd(if percent.is_some() { "HSET" } else { "HDEL" });
+        command.arg(self.published("shares")).arg(limiter);
+        if let Some(percent) = percent {
+            command.arg(format!("{percent}%"));
+        }
+        self.follow::<u64>(&command).await.map(drop)
+    }
+
+    /// Returns the key of what is published, beside the sets in which the replicas count
+    /// themselves.
+    fn published(&self, end: &str) -> String {
+        format!("{}:{{replicas}}:{end}", self.prefix)
+    }
+}
+
+fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
+    match (kind, value) {
+        (Kind::LOG, Value::Int(units)) => u64::try_from(*units)
+            .ok()
+            .map(|units| StoredState::SlidingLog { units }),
+        (_, Value::BulkString(value)) => StoredState::decode(kind.tag(), value),
+        _ => None,
+    }
+}
+
+/// Returns the time of an entry of a log.
+fn unit(entry: &Value) -> Option<u64> {
+    let Value::BulkString(entry) = entry else {
+        return None;
+    };
+    let at_us = entry.first_chunk::<8>()?;
+    Some(f64::from_le_bytes(*at_us) as u64)
+}
+
+fn host_or(host: &str, asked: String) -> String {
+    if host.is_empty() {
+        asked
+    } else {
+        host.to_owned()
+    }
+}
+
+/// Reports a failure of the server. The words of the server are left out, because it may repeat the
+/// password.
+fn failure(what: &str, address: &str, error: &RedisError) -> Failure {
+    let reason = if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else if error.is_connection_refusal() {
+        "the connection was refused".to_owned()
+    } else if error.is_connection_dropped() {
+        "the connection ended".to_owned()
+    } else if error.is_io_error() && error.to_string().contains("lookup address") {
+        "the name of the host was not found".to_owned()
+    } else if error
+        .detail()
+        .is_some_and(|text| text.contains("DB index is out of range"))
+    {
+        "the server has no database of this number".to_owned()
+    } else {
+        match error.code() {
+            Some("NOAUTH") => "it asks for a password (NOAUTH)".to_owned(),
+            Some(code) => code.to_owned(),
+            None => error.category().to_owned(),
+        }
+    };
+    Failure::new(format_args!("{what} {address}: {reason}"))
+}

@@ -1,0 +1,130 @@
+//! Fair shares in a layer: whose request it is.
+
+use std::num::NonZeroU32;
+
+use http::{Request, StatusCode};
+use tollgate::{Cost, Limiter, Policy, Priority, Quota};
+use tollgate_tower::{
+    RateLimitLayer, RequestLimiter,
+    key::{Global, Header},
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::*;
+
+fn fair() -> Limiter {
+    Limiter::builder(still())
+        .policies(Policy::token_bucket("service", Quota::per_second(1_000)))
+        .fair_shares()
+        .build()
+}
+
+fn of(customer: &'static str) -> Request<()> {
+    request_with("x-api-key", customer)
+}
+
+/// Sends requests of a customer until one is denied. Returns how many passed.
+async fn passed(layer: &RateLimitLayer<Global>, customer: &'static str) -> usize {
+    let mut passed = 0;
+    while send(layer, of(customer)).await.status() == StatusCode::OK {
+        passed += 1;
+        assert!(passed <= 1_000, "{customer}");
+    }
+    passed
+}
+
+#[tokio::test]
+async fn a_heavy_customer_leaves_a_part_to_each_other_and_those_without_a_name_are_one() {
+    let layer = RateLimitLayer::builder(fair(), Global)
+        .customer(Header::new("x-api-key"))
+        .build();
+    let heavy = passed(&layer, "heavy").await;
+    assert!((10..900).contains(&heavy), "{heavy}");
+    let light = passed(&layer, "light").await;
+    assert!(light > 0);
+    let nobody = async || send(&layer, Request::new(())).await.status();
+    while nobody().await == StatusCode::OK {}
+    assert!(passed(&layer, "third").await > 0);
+}
+
+#[tokio::test]
+async fn a_customer_of_a_greater_weight_gets_more() {
+    let alone = async |customer| {
+        let layer = RateLimitLayer::builder(fair(), Global)
+            .weighted_customer(Header::new("x-api-key"), |parts| {
+                let is_gold = parts.headers["x-api-key"] == "gold";
+                NonZeroU32::new(if is_gold { 100 } else { 1 }).unwrap()
+            })
+            .build();
+        passed(&layer, customer).await
+    };
+    let (plain, gold) = (alone("plain").await, alone("gold").await);
+    assert!(gold > plain * 5 / 4, "{gold} and {plain}");
+}
+
+#[tokio::test]
+async fn in_shadow_mode_all_requests_pass_and_shares_are_counted_all_the_same() {
+    let limiter = fair();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .customer(Header::new("x-api-key"))
+        .shadow(true)
+        .build();
+    for _ in 0..1_000 {
+        assert_eq!(send(&layer, of("heavy")).await.status(), StatusCode::OK);
+    }
+    // It was counted until it had its share.
+    let left = limiter.peek("all").await.unwrap();
+    let left = left.state("service").unwrap().remaining();
+    assert!((100..990).contains(&left), "{left}");
+    let enforced = RateLimitLayer::builder(limiter, Global)
+        .customer(Header::new("x-api-key"))
+        .build();
+    assert_eq!(
+        send(&enforced, of("heavy")).await.status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    assert_eq!(send(&enforced, of("light")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_a_service_charges_counts_for_the_customer_of_its_request() {
+    let layer = RateLimitLayer::builder(fair(), Global)
+        .customer(Header::new("x-api-key"))
+        .expose_request_limiter(None)
+        .build();
+    let rows = service_fn(|request: Request<()>| async move {
+        let rows = request.extensions().get::<RequestLimiter>().unwrap();
+        let result = rows.check(Cost::new(300)).await;
+        let passes = rows.admits(&result);
+        Ok::<_, std::convert::Infallible>(http::Response::new(passes.to_string()))
+    });
+    let service = layer.layer(rows);
+    let passes = async |customer| {
+        let response = service.clone().oneshot(of(customer)).await.unwrap();
+        (response.status() == StatusCode::OK).then(|| response.into_body())
+    };
+    let heavy = [passes("heavy").await, passes("heavy").await];
+    assert_eq!(heavy[0].as_deref(), Some("true"));
+    assert_ne!(heavy[1].as_deref(), Some("true"), "600 units are too many");
+    assert_eq!(passes("light").await.as_deref(), Some("true"));
+}
+
+#[tokio::test]
+async fn after_the_response_a_customer_is_charged_for_its_share() {
+    let layer = RateLimitLayer::builder(fair(), Global)
+        .customer(Header::new("x-api-key"))
+        .cost(|_| Cost::new(10))
+        .charge_after(|status| status.is_success())
+        .build();
+    let heavy = passed(&layer, "heavy").await;
+    assert!((5..90).contains(&heavy), "{heavy}");
+    assert!(passed(&layer, "light").await > 0);
+}
+
+#[test]
+#[should_panic(expected = "the requests of a layer have a priority or a customer, got both")]
+fn a_layer_has_no_priorities_and_customers() {
+    let _ = RateLimitLayer::builder(fair(), Global)
+        .priority(|_| Priority::BACKGROUND)
+        .customer(Header::new("x-api-key"));
+}

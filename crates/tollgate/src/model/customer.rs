@@ -1,0 +1,78 @@
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    num::NonZeroU32,
+};
+
+use crate::{Key, Policy};
+
+/// Says who asks, for a limiter with [fair shares](crate::LimiterBuilder::fair_shares).
+///
+/// Set it with [`Costs::with_customer`](crate::Costs::with_customer). Take what a client cannot make
+/// up, such as the account of a request: who has many names has many shares.
+///
+/// A customer of weight 2 gets twice as much as one of weight 1, the default, where both ask for
+/// more than there is.
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use tollgate::Customer;
+///
+/// let acme = Customer::new("acme").weighing(NonZeroU32::new(4).expect("not zero"));
+/// assert_ne!(acme, Customer::new("acme"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Customer {
+    digest: u64,
+    weight: NonZeroU32,
+}
+
+impl Customer {
+    /// All who have no name. They have the share of one customer.
+    pub const UNKNOWN: Self = Self {
+        digest: 0,
+        weight: NonZeroU32::MIN,
+    };
+
+    /// Creates the customer of this name.
+    #[must_use]
+    pub fn new(name: impl Into<Key>) -> Self {
+        // The same in every replica: the hasher has no seed.
+        let mut hasher = DefaultHasher::new();
+        name.into().hash(&mut hasher);
+        Self {
+            digest: hasher.finish(),
+            ..Self::UNKNOWN
+        }
+    }
+
+    /// Sets the weight.
+    #[must_use]
+    pub const fn weighing(mut self, weight: NonZeroU32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    pub(crate) fn weight(self) -> NonZeroU32 {
+        self.weight
+    }
+
+    /// Returns the number under which every replica counts what this customer spends of the state
+    /// that a policy has for a key. Never 0.
+    pub(crate) fn spender(self, policy: &Policy, key: &Key) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(policy.name().as_bytes());
+        hasher.write(policy.metered(key).as_bytes());
+        hasher.write_u64(self.digest);
+        hasher.finish().max(1)
+    }
+}
+
+impl fmt::Debug for Customer {
+    /// Leaves out the name, which may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Customer")
+            .field("weight", &self.weight)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! Processes tell each other what the customers of their limiters spend.
+
+use super::counter::Complaints;
+use crate::{
+    Error,
+    lock::Lock,
+    store::{ReplicaGroup, Spending, WeakSpending},
+};
+
+/// Holds what is told, as long as a limiter holds it.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    added: Lock<Vec<(ReplicaGroup, WeakSpending)>>,
+    complaints: Lock<Complaints>,
+}
+
+impl Exchange {
+    /// Tells this from now on.
+    pub(crate) fn add(&self, group: ReplicaGroup, spending: &Spending) {
+        self.added.lock().push((group, spending.downgrade()));
+    }
+
+    fn current(&self) -> Vec<(ReplicaGroup, Spending)> {
+        let mut current = Vec::new();
+        self.added.lock().retain(|(group, spending)| {
+            let spending = spending.upgrade();
+            let is_held = spending.is_some();
+            current.extend(spending.map(|spending| (*group, spending)));
+            is_held
+        });
+        current
+    }
+
+    /// Returns whether there is anything to tell.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.current().is_empty()
+    }
+
+    /// Returns the report of each group. Limiters of one group have one report together.
+    pub(crate) fn reports(&self) -> Vec<(ReplicaGroup, String)> {
+        let mut reports: Vec<(ReplicaGroup, String)> = Vec::new();
+        for (group, spending) in self.current() {
+            match reports.iter_mut().find(|(other, _)| *other == group) {
+                Some((_, report)) => report.push_str(&spending.report()),
+                None => reports.push((group, spending.report())),
+            }
+        }
+        reports
+    }
+
+    /// Tells these reports by a call, and hears those of the others that it returns for each. What
+    /// was heard before a failed call fades.
+    pub(crate) async fn tell(
+        &self,
+        reports: &[(ReplicaGroup, String)],
+        call: impl Future<Output = Result<Vec<String>, Error>>,
+    ) {
+        match call.await {
+            Ok(heard) => {
+                self.complaints.lock().forget();
+                let current = self.current();
+                for ((group, _), heard) in reports.iter().zip(heard) {
+                    let of_group = current.iter().filter(|(other, _)| other == group);
+                    of_group.for_each(|(_, spending)| spending.hear(&heard));
+                }
+            }
+            Err(error) if self.complaints.lock().is_new(&error) => tracing::warn!(
+                %error,
+                "the processes cannot tell each other who spends much: fair shares are those of each process"
+            ),
+            Err(_) => {}
+        }
+    }
+}
