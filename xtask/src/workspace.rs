@@ -14,6 +14,9 @@ use crate::failure::{self, Failure};
 /// out.
 pub(crate) const BENCHES: &str = "tollgate-benches";
 
+/// The package of the example of actix-web.
+const ACTIX: &str = "tollgate-examples-actix";
+
 /// Adds a small example to what cargo builds or documents. Only then it counts the features of
 /// dev-dependencies, and the libraries are those of the tests.
 pub(crate) const AS_TESTED: [&str; 2] = ["--example", "recorder"];
@@ -37,11 +40,13 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Returns whether it is a program for contributors, in the folder `tools`.
-    fn is_tool(&self) -> bool {
+    /// Returns whether only a full run of the tests needs it: a program for contributors, in the
+    /// folder `tools`, or the example with a framework of its own.
+    fn is_for_full_runs(&self) -> bool {
         let manifest = Path::new(self.package["manifest_path"].as_str().unwrap_or_default());
         let folder = manifest.parent().and_then(Path::parent);
-        !self.is_published && folder.is_some_and(|folder| folder.ends_with("tools"))
+        let is_tool = !self.is_published && folder.is_some_and(|folder| folder.ends_with("tools"));
+        is_tool || self.name == ACTIX
     }
 }
 
@@ -127,13 +132,17 @@ impl Workspace {
     }
 
     /// Returns the command `cargo test --workspace --all-features` without the benches, with or
-    /// without the tools: no other test needs them, and dependencies have the same features.
+    /// without what only a full run needs: no other test needs them, and dependencies have the same
+    /// features.
     pub(crate) fn cargo_test(&self, with_tools: bool) -> Command {
         let mut command = self.cargo_workspace("test");
         command.args(["--config", OPTIMISED, "--all-features"]);
         if !with_tools {
-            let tools = self.members.iter().filter(|member| member.is_tool());
-            tools.for_each(|tool| _ = command.args(["--exclude", &tool.name]));
+            let others = self
+                .members
+                .iter()
+                .filter(|member| member.is_for_full_runs());
+            others.for_each(|other| _ = command.args(["--exclude", &other.name]));
         }
         command
     }

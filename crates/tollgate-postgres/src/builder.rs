@@ -174,9 +174,9 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Sets what is asked for user and password, where they [change](tollgate::credentials). The URL
-    /// may name the user. PostgreSQL asks for a password when a connection begins, so those that
-    /// are up remain.
+    /// Sets what is asked for user and password, where they [change](tollgate::credentials). The
+    /// URL may name the user. PostgreSQL asks for a password when a connection begins, so those
+    /// that are up remain.
     ///
     /// ```
     /// use tollgate::credentials::{Credentials, Provider};

@@ -1,10 +1,12 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with
-//! callers that wait, processes with wrong clocks, the quickstart, the examples of gRPC, of priorities, of
+//! callers that wait, processes with wrong clocks, the quickstart, the examples of gRPC, of sessions, of
+//! actix-web, of reqwest-middleware, of priorities, of
 //! enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
 //! limits come from a database or renew with the customer, that defers jobs, of outgoing calls, of a language model, of long
 //! exports, of WebSockets, with metrics for Prometheus, and that counts in a file, and the
 //! playground.
 
+mod actix;
 mod bound;
 mod clocks;
 mod crowd;
@@ -29,7 +31,9 @@ mod queue;
 mod quickstart;
 mod renewals;
 mod replicas;
+mod reqwest_middleware;
 mod rules;
+mod sessions;
 mod sqlite;
 mod tenants;
 mod websocket;

@@ -395,8 +395,8 @@ fn the_manifests_fit_the_program() {
 }
 
 /// The variables that Envoy Gateway 1.9 gives the service (its file
-/// `internal/infrastructure/kubernetes/ratelimit/resource.go`), without the two of which the program says that they
-/// have no effect, and one that neither service reads.
+/// `internal/infrastructure/kubernetes/ratelimit/resource.go`), without those of which the program
+/// says that they have no effect, and one that neither service reads.
 const OF_ENVOY_GATEWAY: [&str; 19] = [
     "RUNTIME_ROOT",
     "RUNTIME_SUBDIRECTORY",
