@@ -3,8 +3,8 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
-    ConfigConnectImpl, Connect, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod,
-    Runtime, Timeouts,
+    ConfigConnectImpl, Connect, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig,
+    RecyclingMethod, Runtime, Timeouts,
 };
 use tokio_postgres::{
     NoTls,

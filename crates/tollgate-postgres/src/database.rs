@@ -16,9 +16,8 @@ use tollgate::{
 };
 
 use crate::{
-    Row,
     error::{is_conflict, lost, of_pool, sorted},
-    table::{Durability, Table},
+    table::{Durability, Row, Table},
 };
 
 /// Keeps bytes in a table. Clones share it.

@@ -34,8 +34,8 @@ mod table;
 mod tls;
 
 pub use builder::{PostgresStoreBuilder, register};
-pub use store::{PostgresStore, Row};
-pub use table::{Durability, schema};
+pub use store::PostgresStore;
+pub use table::{Durability, Row, schema};
 
 /// Compiles the example of the README with the tests.
 #[cfg(doctest)]

@@ -5,7 +5,10 @@ use tollgate::{
     store::{Check, CheckFuture, KeyValue, KeyValueStore, StoreFuture},
 };
 
-use crate::{Durability, database::Database};
+use crate::{
+    database::Database,
+    table::{Durability, Row},
+};
 
 /// Stores state in a table of PostgreSQL, so that all replicas of a service spend from the same
 /// quota.
@@ -15,28 +18,6 @@ use crate::{Durability, database::Database};
 /// decides. Clones share the connections.
 #[derive(Clone)]
 pub struct PostgresStore(KeyValueStore<Database>);
-
-/// A row of the table: what is stored under a key.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Row {
-    /// The limited key, the name of the policy, and the tag of its algorithm: `{acme}:api:t1`.
-    pub key: Vec<u8>,
-    /// The bytes of the state.
-    pub value: Vec<u8>,
-    /// The time at which it equals a fresh state, in milliseconds since the Unix epoch.
-    pub expires_ms: u64,
-}
-
-impl fmt::Debug for Row {
-    /// Leaves out the key and the value: both may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Row")
-            .field("bytes", &self.value.len())
-            .field("expires_ms", &self.expires_ms)
-            .finish_non_exhaustive()
-    }
-}
 
 impl PostgresStore {
     pub(crate) fn new(database: Database, lanes: NonZeroUsize, deny_cache_cap: Duration) -> Self {

@@ -1,6 +1,30 @@
 //! The table: its name, the SQL that makes it, and the statements that run on it.
 
+use std::fmt;
+
 use tollgate::{Error, ErrorKind};
+
+/// A row of the table: what is stored under a key.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row {
+    /// The limited key, the name of the policy, and the tag of its algorithm: `{acme}:api:t1`.
+    pub key: Vec<u8>,
+    /// The bytes of the state.
+    pub value: Vec<u8>,
+    /// The time at which it equals a fresh state, in milliseconds since the Unix epoch.
+    pub expires_ms: u64,
+}
+
+impl fmt::Debug for Row {
+    /// Leaves out the key and the value: both may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row")
+            .field("bytes", &self.value.len())
+            .field("expires_ms", &self.expires_ms)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Says what becomes of the counts when the server crashes.
 ///
