@@ -27,7 +27,7 @@ use tollgate::{Key, Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer,
-    key::{Extension, PeerIp},
+    key::{FromExtension, PeerIp},
 };
 use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
 
@@ -72,14 +72,11 @@ async fn main() -> Result<(), Failure> {
         .route("/", get(|| async { "welcome\n" }))
         .route_layer(limit(
             REQUESTS,
-            Extension::<Account>::optional().or(PeerIp::new()).boxed(),
+            FromExtension::<Account>::optional().or(PeerIp).boxed(),
         ))
         // The last layer is the outermost one.
         .route_layer(from_fn(account))
-        .route(
-            "/login",
-            post(login).layer(limit(LOGINS, PeerIp::new().boxed())),
-        )
+        .route("/login", post(login).layer(limit(LOGINS, PeerIp.boxed())))
         .layer(SessionManagerLayer::new(MemoryStore::default()).with_secure(false));
     let listener = listen().await?;
     let address = listener.local_addr()?;
