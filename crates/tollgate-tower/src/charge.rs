@@ -169,7 +169,7 @@ pub(crate) struct Charge {
     pub(crate) is_running: bool,
 }
 
-/// What one limiter has charged to one key.
+/// Keeps what one limiter has charged to one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
     pub(crate) limiter: Limiter,

@@ -49,10 +49,10 @@ const RENEWAL: Duration = Duration::from_secs(60);
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(100);
 const LONGEST_RENEWAL: Duration = Duration::from_secs(86_400);
 
-/// How soon a file is read again.
+/// The time until a file is read again.
 const FILE_RENEWAL: Duration = Duration::from_secs(1);
 
-/// How soon a provider is asked again that failed, or whose credentials a server refused.
+/// The time until a provider is asked again that failed, or whose credentials a server refused.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// The time that a provider has to answer.

@@ -7,7 +7,7 @@
 
 pub use crate::{
     model::{
-        cost::{Charge, ChargeRef},
+        charge::{Charge, ChargeRef},
         lease::{Demand, Grant, HeldUnits, Report, Stamp, Stamps},
         shape::{Script, Shape},
     },

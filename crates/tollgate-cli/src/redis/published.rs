@@ -12,7 +12,7 @@ use crate::{failure::Failure, output::shown};
 const MOST: usize = 1_000;
 const MOST_BYTES: usize = 4_096;
 
-/// What services publish under a prefix.
+/// Lists what services publish under a prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     /// In the order in which they were renewed: the newest one comes last.

@@ -41,7 +41,7 @@ pub(crate) enum Server {
     Postgres(Table),
 }
 
-/// What a server has under the key of a state.
+/// Shows what a server has under the key of a state.
 pub(super) enum Looked {
     /// Nothing: the state has expired.
     Nothing,

@@ -1,4 +1,4 @@
-//! What the file says, before it is put together for each route.
+//! Keeps what the file says, before it is put together for each route.
 
 use std::collections::HashMap;
 

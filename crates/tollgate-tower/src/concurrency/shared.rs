@@ -152,7 +152,7 @@ impl<K, R> Shared<K, R> {
     }
 }
 
-/// What belongs to a request while the service works on it.
+/// Keeps what belongs to a request while the service works on it.
 #[allow(
     missing_debug_implementations,
     reason = "only the skeleton of the layers sees it"

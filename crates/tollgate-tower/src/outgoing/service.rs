@@ -104,7 +104,7 @@ pub(super) struct Shared<K, R> {
     pub(super) metrics: LimitMetrics,
 }
 
-/// What a call waits for.
+/// Names what a call waits for.
 pub(super) struct Queue {
     pub(super) limiter: Limiter,
     pub(super) pauses: Pauses,

@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt, future::IntoFuture, sync::Arc, time::Duration};
 use super::{Limiter, LimiterInner, wait};
 use crate::{
     Cost, Costs, Decision, Error, Key, PolicySet,
-    model::{KeyState, cost::ChargeRef},
+    model::{KeyState, charge::ChargeRef},
     store::{Check, CheckFuture, StoreFuture},
 };
 

@@ -8,7 +8,7 @@ use crate::{
     clock::Clock,
     model::{
         Ceiling,
-        cost::{Charge, ChargeRef},
+        charge::{Charge, ChargeRef},
         policy::MAX_POLICIES,
         priority::refuse_leased,
     },

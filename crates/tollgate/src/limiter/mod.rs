@@ -36,7 +36,7 @@ use crate::{
     limiter::{
         builder::PATIENCE, fair_shares::FairShares, outage::Fallback, wait::queue::WaitQueues,
     },
-    model::{cost::ChargeRef, entry::TAG_BYTES},
+    model::{charge::ChargeRef, entry::TAG_BYTES},
     store::{
         Check, CheckFuture, Deadline, Publication, Settles, SharedCopy, StoreFuture, answer_by,
     },

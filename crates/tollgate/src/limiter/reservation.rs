@@ -3,7 +3,7 @@ use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 use super::{Limiter, LimiterInner, wait};
 use crate::{
     Cost, Costs, Decision, Denied, Error, Key, Policy,
-    model::cost::Charge,
+    model::charge::Charge,
     store::{Check, ReservationId, Settlement, StoreFuture},
 };
 

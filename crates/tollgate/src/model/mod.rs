@@ -7,6 +7,7 @@
 pub(crate) mod algorithm;
 #[cfg(feature = "calendar")]
 mod calendar;
+pub(crate) mod charge;
 mod concurrency;
 pub(crate) mod cost;
 mod customer;
@@ -27,8 +28,9 @@ pub(crate) mod shape;
 pub use algorithm::Algorithm;
 #[cfg(feature = "calendar")]
 pub use calendar::{Anchor, CalendarUnit, TimeZone};
+pub use charge::Ceiling;
 pub use concurrency::{Concurrency, OnLoss};
-pub use cost::{Ceiling, Cost, Costs};
+pub use cost::{Cost, Costs};
 pub use customer::Customer;
 pub use decision::{Decision, Denied, KeyState, PolicyState};
 pub use enforcement::Enforcement;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::{
     Error, ErrorKind, Policy, PolicySet,
-    model::{Ceiling, cost::Charge},
+    model::{Ceiling, charge::Charge},
 };
 
 /// Ranks a check: it may spend up to a share of each burst, and leaves the rest to checks of a

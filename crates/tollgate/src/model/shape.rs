@@ -5,7 +5,7 @@ use std::{
 
 use crate::{Algorithm, Policy, lock::Lock};
 
-/// What all policy sets with the same algorithms in the same order have in common, and the
+/// Keeps what all policy sets with the same algorithms in the same order have in common, and the
 /// scripts that a store on a server derives from it.
 ///
 /// The names, levels and quotas of the policies are no part of it: they travel with each call.

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// What all clones of a store share: its backend, and what the task needs that looks after
+/// Keeps what all clones of a store share: its backend, and what the task needs that looks after
 /// it.
 pub(super) struct Inner {
     pub(super) backend: Backend,

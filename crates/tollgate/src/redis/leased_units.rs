@@ -15,7 +15,7 @@ use crate::{
     lock::Lock,
     model::{
         algorithm::lowered,
-        cost::ChargeRef,
+        charge::ChargeRef,
         decision::PolicyLevels,
         lease::{Demand, Grant, HeldUnits, LeaseCounts, Report},
     },
@@ -62,7 +62,7 @@ impl Charges {
     }
 }
 
-/// What this process knows of a key and a set of leased policies.
+/// Keeps what this process knows of a key and a set of leased policies.
 struct Entry {
     hash: u64,
     key: Key,

@@ -15,7 +15,7 @@ use crate::{
     Cost, Decision, Error, ErrorKind, Key, PolicySet,
     model::{
         Ceiling,
-        cost::{Charge, ChargeRef, EachCost},
+        charge::{Charge, ChargeRef, EachCost},
     },
     runtime::{self, Alarm, HasAlarm},
 };

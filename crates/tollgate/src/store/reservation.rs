@@ -11,7 +11,7 @@ use crate::{
             PolicyLevel, Words,
             stored::{self, doubles, whole},
         },
-        cost::Charge,
+        charge::Charge,
         decision::PolicyLevels,
         quota::Span,
     },

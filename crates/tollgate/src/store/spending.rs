@@ -1,4 +1,4 @@
-//! What customers have spent lately, for fair shares.
+//! Counts what customers have spent lately, for fair shares.
 
 use std::{
     array,
@@ -60,7 +60,7 @@ struct Cell {
     spender: AtomicU64,
 }
 
-/// What customers have spent in other processes.
+/// Keeps what customers have spent in other processes.
 struct Heard {
     units: HashMap<u64, f64, RandomState>,
     at: u32,

@@ -13,7 +13,7 @@ use crate::{
     Cost, Decision, Policy,
     model::{
         algorithm::{PolicyLevel, Refund, Settled, State, numbers},
-        cost::{Cascade, Charge},
+        charge::{Cascade, Charge},
         decision::PolicyLevels,
     },
 };

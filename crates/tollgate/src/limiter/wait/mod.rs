@@ -14,7 +14,7 @@ use crate::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, Policy, PolicySet,
     clock::micros,
     limiter::fifo::until,
-    model::{Ceiling, cost::Charge},
+    model::{Ceiling, charge::Charge},
     runtime,
     store::{Check, CheckFuture, Deadline, answer_by},
 };

@@ -10,7 +10,7 @@ use super::{
 use crate::model::quota::MAX_EXACT;
 use crate::{
     Policy, Quota,
-    model::{cost::Ask, quota::Span},
+    model::{charge::Ask, quota::Span},
 };
 
 /// The start of the current period, and the units missing from the bucket.

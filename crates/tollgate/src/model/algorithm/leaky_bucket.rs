@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Policy,
-    model::{cost::Ask, quota::Span},
+    model::{charge::Ask, quota::Span},
 };
 
 pub(crate) type State = Bucket;

@@ -7,7 +7,7 @@ use super::{
     table::{Numbers, Words},
     text::{arguments, shown},
 };
-use crate::{Error, Policy, Quota, model::cost::Ask};
+use crate::{Error, Policy, Quota, model::charge::Ask};
 
 /// The most lockouts that are counted. The time of one has reached its longest long before.
 const MOST_LEVEL: u64 = 64;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Policy,
-    model::{cost::Ask, quota::Span},
+    model::{charge::Ask, quota::Span},
 };
 
 /// The units that come back to a held state.

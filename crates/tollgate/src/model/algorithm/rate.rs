@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Policy, Quota,
     model::{
-        cost::Ask,
+        charge::Ask,
         quota::{MAX_EXACT, Span},
     },
 };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error, Policy,
-    model::{cost::Ask, quota::MAX_EXACT},
+    model::{charge::Ask, quota::MAX_EXACT},
 };
 
 /// The layout of the buckets in a window.

@@ -9,7 +9,7 @@ use super::{
     stored::{self, whole},
     table::Words,
 };
-use crate::{Policy, Quota, model::cost::Ask};
+use crate::{Policy, Quota, model::charge::Ask};
 
 /// The most units that are stored beyond the amount. Each is an entry of a list.
 const MOST_OWED: u64 = 100_000;

@@ -10,7 +10,7 @@ use super::{
     stored::{self, doubles, unmarked, whole},
     table::{Numbers, Words},
 };
-use crate::{Policy, Quota, model::cost::Ask};
+use crate::{Policy, Quota, model::charge::Ask};
 
 /// An aligned window, and the units spent in it and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -4,7 +4,7 @@ use super::{
     Algorithm, Meter, Refund, State, by_algorithm, by_state,
     table::{PolicyLevel, Words},
 };
-use crate::{Policy, model::cost::Ask};
+use crate::{Policy, model::charge::Ask};
 
 /// A state that was brought to the current time and the current quota.
 #[derive(Clone, Debug)]

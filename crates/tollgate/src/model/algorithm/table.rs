@@ -1,4 +1,4 @@
-//! What a row of the table has, what is made from the rows, and the functions over all
+//! Says what a row of the table has, what is made from the rows, and the functions over all
 //! algorithms.
 //!
 //! The functions derive the numbers that a caller sees from the words of a level.
@@ -7,7 +7,7 @@ use super::State;
 use super::{Algorithm, Meter, ROWS, by_algorithm};
 use crate::{
     Error, Policy,
-    model::{cost::Ask, quota::Span},
+    model::{charge::Ask, quota::Span},
 };
 
 /// Includes one source file. Fails to compile when the file does not begin with its header: then a
@@ -24,7 +24,7 @@ pub(crate) use source;
 /// Reads an algorithm from its whole text, and from what follows its name.
 type Parse = fn(&str, &str) -> Result<Algorithm, Error>;
 
-/// What other code has to know of an algorithm.
+/// Names what other code has to know of an algorithm.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The number of words of a level.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Policy, Quota,
-    model::{cost::Ask, quota::Span},
+    model::{charge::Ask, quota::Span},
 };
 
 /// The time at which the bucket is full again.

@@ -6,7 +6,7 @@ use super::{
     stored::{self, doubles, whole},
     table::{Numbers, Words},
 };
-use crate::{Policy, model::cost::Ask};
+use crate::{Policy, model::charge::Ask};
 
 /// A window that opens as `O` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use super::{Decision, PolicyLevels};
 use crate::{
     Cost,
-    model::{algorithm::PolicyLevel, cost::Charge},
+    model::{algorithm::PolicyLevel, charge::Charge},
 };
 
 impl Decision {

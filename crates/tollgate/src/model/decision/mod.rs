@@ -14,7 +14,7 @@ use crate::{
     Cost, ErrorKind, Policy, PolicySet,
     model::{
         algorithm::{Numbers, PolicyLevel, delay_us, end_of, numbers, unspent},
-        cost::{Ask, Cascade, Charge, ChargeRef, EachCost},
+        charge::{Ask, Cascade, Charge, ChargeRef, EachCost},
         quota::Span,
     },
 };
@@ -617,7 +617,7 @@ pub(crate) struct PolicyLevels {
     more: Option<Box<More>>,
 }
 
-/// What few decisions have.
+/// Keeps what few decisions have.
 #[derive(Clone, Debug, Default)]
 struct More {
     /// The words after the first [`INLINE`].

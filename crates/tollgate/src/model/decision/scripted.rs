@@ -8,7 +8,7 @@ use crate::{
     clock::micros,
     model::{
         algorithm::{Numbers, PolicyLevel},
-        cost::ChargeRef,
+        charge::ChargeRef,
     },
 };
 

@@ -17,7 +17,7 @@ use crate::model::shape::Shape;
 use crate::{
     Cost, Error, ErrorKind, Key, Policy,
     model::{
-        cost::{Cascade, Charge, ChargeRef},
+        charge::{Cascade, Charge, ChargeRef},
         policy::MAX_POLICIES,
     },
 };
@@ -41,7 +41,7 @@ use crate::{
 #[derive(Clone)]
 pub struct PolicySet(Arc<Set>);
 
-/// What a set needs beside its policies. A service may have a set for each of its tenants, so
+/// Keeps what a set needs beside its policies. A service may have a set for each of its tenants, so
 /// all that sets have in common is in their [`Shape`]. A set of one policy is two allocations: 72
 /// bytes for the set and 88 for the policy. With the 8 bytes that an allocator adds, both are a
 /// multiple of 16, so that a further word in one of them takes 16 bytes.

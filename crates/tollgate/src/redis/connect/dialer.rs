@@ -239,7 +239,7 @@ impl Dialer {
 /// commands around `AUTH` are executed as ever.
 struct Renewal {
     provider: Provider,
-    /// What the server accepted last.
+    /// The credentials that the server accepted last.
     credentials: Credentials,
     /// The user of credentials that name none.
     user: Option<String>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::finding::{ACL, Finding, granted, lacks};
 use crate::{
     Cost, Decision, Error, Key, Policy, PolicySet, Quota,
-    model::cost::{Charge, ChargeRef},
+    model::charge::{Charge, ChargeRef},
     redis::{
         protocol::{self, MixedArgs, Script},
         replicas,

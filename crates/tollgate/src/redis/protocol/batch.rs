@@ -7,7 +7,7 @@ use crate::{
     Decision, Error, Policy, PolicySet,
     model::{
         algorithm::{PolicyLevel, most_spent, unspent},
-        cost::ChargeRef,
+        charge::ChargeRef,
         decision::PolicyLevels,
         lease::{Grant, Report, Stamp},
         shape::Shape,
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
     use crate::{
         Cost, Quota,
-        model::cost::Charge,
+        model::charge::Charge,
         redis::protocol::check::tests::{doubles, set},
     };
 

@@ -12,7 +12,7 @@ use crate::{
     Algorithm, Decision, Error, ErrorKind, Policy, PolicySet,
     model::{
         algorithm::{self, PolicyLevel},
-        cost::{Ask, ChargeRef},
+        charge::{Ask, ChargeRef},
         decision::PolicyLevels,
         quota::MAX_EXACT,
     },
@@ -302,7 +302,7 @@ pub(super) fn invalid(what: std::fmt::Arguments<'_>) -> Error {
 pub(super) mod tests {
     use super::*;
     use crate::redis::protocol::pack_refund;
-    use crate::{Cost, Quota, model::cost::Charge};
+    use crate::{Cost, Quota, model::charge::Charge};
 
     pub(in super::super) fn doubles(packed: &[u8]) -> Vec<f64> {
         packed

@@ -11,7 +11,7 @@ use crate::{
     clock::micros,
     model::{
         Entry,
-        cost::{Cascade, ChargeRef},
+        charge::{Cascade, ChargeRef},
         decision::PolicyLevels,
         quota::Span,
     },

@@ -10,7 +10,7 @@ use crate::{
     Decision, Key, PolicySet,
     model::{
         algorithm::later,
-        cost::{Charge, ChargeRef},
+        charge::{Charge, ChargeRef},
         decision::PolicyLevels,
     },
     runtime::now,

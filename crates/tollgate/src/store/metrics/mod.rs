@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 pub(crate) use series::{IS_ON, record};
 
-/// What the gauges of a store show.
+/// Names what the gauges of a store show.
 #[cfg_attr(
     not(feature = "metrics"),
     allow(dead_code, reason = "nothing shows it")

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error,
-    model::cost::Charge,
+    model::charge::Charge,
     random,
     redis::{
         connect::Connection,
