@@ -6,7 +6,7 @@ use super::{
     charge::{Cascade, Charge},
     quota::MAX_EXACT,
 };
-use crate::{Algorithm, Customer, Error, Policy, PolicySet, Priority, Quota};
+use crate::{Algorithm, Customer, Error, Policy, PolicySet, Priority};
 
 /// The number of units that one request spends from every policy. [`Costs`] names a cost for each
 /// policy.
@@ -407,6 +407,7 @@ impl fmt::Debug for Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Quota;
 
     #[test]
     fn costs_name_policies_of_the_set() {
