@@ -13,7 +13,7 @@ const AMOUNT: u64 = 200;
 
 const SECONDS: u64 = 5;
 
-/// What one customer asked for, and what it was admitted.
+/// Counts what one customer asked for, and what it was admitted.
 type Counts = BTreeMap<String, (u64, u64)>;
 
 fn ask(amount: u64, seconds: u64) -> Counts {

@@ -77,7 +77,7 @@ async fn a_cascade_is_settled_in_reverse_order_in_a_cluster() {
     settled_in_reverse_order(&deployment.expect("a cluster")).await;
 }
 
-/// What many callers were admitted, and what is left then.
+/// Counts what many callers were admitted, and what is left then.
 struct Edge {
     admitted: u64,
     left: u64,

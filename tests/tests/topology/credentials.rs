@@ -35,7 +35,7 @@ const CALLERS: u64 = 24;
 const SOON: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_secs(3_600);
 
-/// What a provider hands out, and how often it was asked.
+/// Keeps what a provider hands out, and how often it was asked.
 #[derive(Clone)]
 struct Vault(Arc<Inner>);
 

@@ -16,8 +16,8 @@ pub(crate) type EachCost = Arc<Each>;
 pub(crate) struct Each {
     costs: [Cost; MAX_POLICIES],
     ceilings: Option<[Ceiling; MAX_POLICIES]>,
-    /// Who spends from each policy under [fair shares](crate::LimiterBuilder::fair_shares). 0 for
-    /// nobody.
+    /// The customer that spends from each policy under
+    /// [fair shares](crate::LimiterBuilder::fair_shares). 0 for nobody.
     spenders: Option<Box<[u64; MAX_POLICIES]>>,
     /// The policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.

@@ -56,7 +56,7 @@ struct Measure {
 struct Cell {
     /// The units as a float, and in the lower half the time at which they were so many.
     units: AtomicU64,
-    /// Who spent last.
+    /// The customer that spent last.
     spender: AtomicU64,
 }
 

@@ -22,7 +22,7 @@ const SECOND: u64 = 1_000_000;
 pub(super) enum Knows {
     /// Nothing: first come, first served.
     Nothing,
-    /// What it admitted itself.
+    /// The measure of what it admitted itself.
     Own,
     /// Also what the others told it about their heaviest customers.
     Told,
@@ -57,7 +57,7 @@ impl Store for Shared {
 struct Replica {
     limiter: Limiter,
     store: Arc<Shared>,
-    /// What it told last, and when it tells and hears next.
+    /// The report that it told last, and when it tells and hears next.
     report: String,
     next: u64,
 }
@@ -164,9 +164,9 @@ pub(super) struct Figures {
 pub(super) struct ClassFigures {
     pub(super) ideal: f64,
     pub(super) admitted: f64,
-    /// What the customer that fares worst gets, as a share of its ideal. Customers with few requests count together.
+    /// The share of the customer that fares worst, as a part of its ideal. Customers with few requests count together.
     pub(super) least: f64,
-    /// What all of them get in each second, as a share of their ideal.
+    /// The share of all of them in each second, as a part of their ideal.
     pub(super) course: Vec<f64>,
 }
 
@@ -269,7 +269,7 @@ struct Record<'a> {
     now: BTreeMap<u64, Count>,
     sums: BTreeMap<u64, Count>,
     figures: Figures,
-    /// What is left in a bucket of its own, and its time: no limiter may admit more.
+    /// The units left in a bucket of its own, and its time: no limiter may admit more.
     left: f64,
     at: u64,
 }

@@ -169,13 +169,25 @@ fn name(end: impl std::fmt::Display) -> Vec<u8> {
     [b"{", SUBJECT.as_bytes(), b"}:", end.to_string().as_bytes()].concat()
 }
 
+/// Changes values of all processes, unless the breaker is open.
+async fn ask<K: KeyValue, T: Send + 'static>(
+    lanes: Arc<Lanes<K>>,
+    names: Vec<Vec<u8>>,
+    step: impl FnMut(&mut Values, &[Vec<u8>], u64) -> T + Send + 'static,
+) -> Result<T, Error> {
+    if let Some(refusal) = lanes.health.refusal_of(None) {
+        return Err(refusal);
+    }
+    let deadline = Some(Deadline::after(CALL_TIMEOUT));
+    lanes.ask(&SUBJECT, names, deadline, step).await
+}
+
 /// Makes this process known in each group, and returns the numbers of processes.
 async fn count<K: KeyValue>(
     lanes: Arc<Lanes<K>>,
     groups: Vec<ReplicaGroup>,
 ) -> Result<Vec<NonZeroU32>, Error> {
     let names = groups.iter().map(name).collect();
-    let deadline = Some(Deadline::after(CALL_TIMEOUT));
     let step = |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
         names
             .iter()
@@ -188,10 +200,7 @@ async fn count<K: KeyValue>(
             })
             .collect()
     };
-    if let Some(refusal) = lanes.health.refusal_of(None) {
-        return Err(refusal);
-    }
-    lanes.ask(&SUBJECT, names, deadline, step).await
+    ask(lanes, names, step).await
 }
 
 /// Shows these limits, and returns the share that operators have set for each.
@@ -203,7 +212,6 @@ async fn publish<K: KeyValue>(
         .iter()
         .map(|limits| (limits.name().to_owned(), limits.to_string()))
         .collect();
-    let deadline = Some(Deadline::after(CALL_TIMEOUT));
     let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
         let mut present = Lines::read(values.get(&names[0]), now_us);
         for (limiter, text) in &shown {
@@ -220,11 +228,8 @@ async fn publish<K: KeyValue>(
         };
         shown.iter().map(|(limiter, _)| share(limiter)).collect()
     };
-    if let Some(refusal) = lanes.health.refusal_of(None) {
-        return Err(refusal);
-    }
     let names = vec![name("limits"), name("shares")];
-    lanes.ask(&SUBJECT, names, deadline, step).await
+    ask(lanes, names, step).await
 }
 
 /// Tells the report of each group, and returns those of the other processes.
@@ -236,7 +241,6 @@ async fn tell<K: KeyValue>(
         .iter()
         .map(|(group, _)| name(format_args!("{group}:spent")))
         .collect();
-    let deadline = Some(Deadline::after(CALL_TIMEOUT));
     let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
         let tell = |(name, (_, report)): (&Vec<u8>, &(_, String))| {
             let mut told = Lines::read(values.get(name), now_us);
@@ -248,13 +252,10 @@ async fn tell<K: KeyValue>(
         };
         names.iter().zip(&reports).map(tell).collect()
     };
-    if let Some(refusal) = lanes.health.refusal_of(None) {
-        return Err(refusal);
-    }
-    lanes.ask(&SUBJECT, names, deadline, step).await
+    ask(lanes, names, step).await
 }
 
-/// Who was present lately: a line for each, with a time in milliseconds, a name and a text.
+/// Lists who was present lately: a line for each, with a time in milliseconds, a name and a text.
 struct Lines(Vec<(u64, String, String)>);
 
 impl Lines {
