@@ -4,14 +4,21 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tollgate::{
     Cost, Costs, Customer, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, PolicySet,
-    Priority, Quota, store::Clock, test_util::FaultyStore,
+    Priority, Quota, Store, store::Clock, test_util::FaultyStore,
 };
 use tollgate_test_support::decided_at;
 
 const SERVICE: Policy = Policy::token_bucket("service", Quota::per_second(100));
 
 fn fair(policies: impl Into<PolicySet>, clock: &Clock) -> Limiter {
-    let store = MemoryStore::builder().clock(clock.clone()).build();
+    on(memory(clock), policies, clock)
+}
+
+fn memory(clock: &Clock) -> MemoryStore {
+    MemoryStore::builder().clock(clock.clone()).build()
+}
+
+fn on(store: impl Store, policies: impl Into<PolicySet>, clock: &Clock) -> Limiter {
     Limiter::builder(store)
         .policies(policies)
         .outage_clock(clock.clone())
@@ -44,14 +51,17 @@ async fn admitted<const N: usize>(
 #[tokio::test]
 async fn customers_get_shares_by_their_weights_and_the_whole_limit_together() {
     let clock = Clock::manual(0);
-    let limiter = fair(SERVICE, &clock);
-    let customers = [of("one", 1), of("two", 2), of("four", 4)];
-    let admitted = admitted(&limiter, &clock, customers).await;
-    let sum: u64 = admitted.iter().sum();
-    assert!((990..=1_010).contains(&sum), "{admitted:?}");
-    for (part, weight) in admitted.into_iter().zip([1, 2, 4]) {
-        let ideal = sum * weight / 7;
-        assert!(part.abs_diff(ideal) * 10 < ideal * 2, "{admitted:?}");
+    // The answers of both are there at once, and the second store need not be in the process.
+    let distant = on(FaultyStore::new(memory(&clock)), SERVICE, &clock);
+    for limiter in [fair(SERVICE, &clock), distant] {
+        let customers = [of("one", 1), of("two", 2), of("four", 4)];
+        let admitted = admitted(&limiter, &clock, customers).await;
+        let sum: u64 = admitted.iter().sum();
+        assert!((990..=1_010).contains(&sum), "{admitted:?}");
+        for (part, weight) in admitted.into_iter().zip([1, 2, 4]) {
+            let ideal = sum * weight / 7;
+            assert!(part.abs_diff(ideal) * 10 < ideal * 2, "{admitted:?}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use http::{Request, StatusCode};
-use tollgate::{Cost, Limiter, Policy, Priority, Quota};
+use tollgate::{Cost, Limiter, Policy, Priority, Quota, store::Clock};
 use tollgate_tower::{
     RateLimitLayer, RequestLimiter,
     key::{Global, Header},
@@ -15,6 +15,7 @@ use crate::support::*;
 fn fair() -> Limiter {
     Limiter::builder(still())
         .policies(Policy::token_bucket("service", Quota::per_second(1_000)))
+        .outage_clock(Clock::manual(0))
         .fair_shares()
         .build()
 }

@@ -361,6 +361,7 @@ impl LimiterInner {
         if let Some(Ok(decision)) = answer.as_ready() {
             // Returned as it is: see above.
             self.fallback.decided(decision, check);
+            self.count_share(check.charge(), decision);
             return answer;
         }
         answer.settled_by(check, Arc::clone(self) as _)
