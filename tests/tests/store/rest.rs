@@ -23,7 +23,7 @@ use crate::{
     suite::{CLUSTER, clear},
 };
 
-const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(1_000_000));
+const LARGE: Policy = Policy::window_from_first_hit("large", Quota::per_day(1_000_000));
 
 /// Longer than a connection may be silent before it is no longer trusted.
 const SILENCE: Duration = Duration::from_secs(3);
