@@ -43,19 +43,6 @@ pub fn services<N: Into<String>>(
 ///
 /// Load balancers and tools make such calls. Without an exemption they use up the quota of their
 /// key.
-///
-/// ```
-/// use http::Request;
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tonic::{health_and_reflection, key::PeerIp};
-///
-/// let (health, ()) = Request::post("/grpc.health.v1.Health/Check").body(()).unwrap().into_parts();
-/// assert!(health_and_reflection()(&health));
-///
-/// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-/// let layer = tollgate_tonic::builder(limiter, PeerIp).exempt(health_and_reflection()).build();
-/// # let _ = layer;
-/// ```
 pub fn health_and_reflection() -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
     services([
         "grpc.health.v1.Health",

@@ -329,20 +329,6 @@ pub(super) fn merge(metadata: &mut RuleMetadata, other: &RuleMetadata) {
 impl Plan<'_> {
     /// Describes the request and the metadata of its verdict, as the `dynamic_metadata` of Envoy's
     /// protocol.
-    ///
-    /// ```
-    /// use tollgate_rules::{Descriptor, Format, GlobalModes, RuleSet};
-    ///
-    /// let rules = RuleSet::parse("domain: shop", Format::Yaml)?;
-    /// let request = [Descriptor::from([("tenant", "acme")])];
-    /// let plan = rules.plan("shop", &request, 2).unwrap();
-    /// let metadata = plan.dynamic_metadata(&plan.verdict(&[], GlobalModes::default()));
-    /// assert_eq!(
-    ///     serde_json::Value::Object(metadata).to_string(),
-    ///     r#"{"descriptors":[{"entries":["tenant=acme"]}],"domain":"shop","hitsAddend":2}"#,
-    /// );
-    /// # Ok::<(), tollgate_rules::RuleErrors>(())
-    /// ```
     #[must_use]
     pub fn dynamic_metadata(&self, verdict: &Verdict) -> RuleMetadata {
         let descriptors = self.planned.iter().map(|planned| {

@@ -62,19 +62,6 @@ impl Metadata {
     }
 
     /// Replaces the value by a keyed digest (HMAC), so that the store never holds the value.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::{Key, KeySecret};
-    /// use tollgate_tonic::key::Metadata;
-    /// use tollgate_tower::KeyExtractor;
-    ///
-    /// let secret = KeySecret::new(b"from your configuration");
-    /// let extractor = Metadata::new("x-api-key").secret(secret.clone());
-    ///
-    /// let (parts, ()) = Request::builder().header("x-api-key", "acme").body(()).unwrap().into_parts();
-    /// assert_eq!(extractor.extract(&parts).unwrap(), Some(Key::secret("acme", &secret)));
-    /// ```
     #[must_use]
     pub fn secret(mut self, secret: KeySecret) -> Self {
         self.secret = Some(secret);

@@ -120,16 +120,6 @@ impl Prefixes {
 
     /// Sets the lengths of the IPv4 networks, where they are known only at run time.
     ///
-    /// ```
-    /// use tollgate_tower::key::Prefixes;
-    ///
-    /// let error = Prefixes::ipv6([48, 64]).try_ipv4(&[24]).unwrap_err();
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "IPv4 prefixes must be as many as those of IPv6, from 1 to 32 and not descending, got [24] beside [48, 64]",
-    /// );
-    /// ```
-    ///
     /// # Errors
     ///
     /// Fails with [`ErrorKind::Config`] when there are not as many lengths as for IPv6, when a

@@ -109,22 +109,6 @@ impl LimiterTable {
 /// The headers, the problem document and the metrics show the policies that decided the request.
 /// All options of the layer work with every row except the last one, for which [some options have
 /// no effect](LimiterSource::from_decider).
-///
-/// ```
-/// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{LimiterSource, RateLimitLayer, TieredLimiters, key::Global};
-///
-/// /// Creates the same layer for every kind of limits.
-/// fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Global> {
-///     RateLimitLayer::new(limiters, Global)
-/// }
-///
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let one = layer(limiter.clone());
-/// let live = layer(LimiterHandle::new(limiter.clone()));
-/// let tiered = layer(TieredLimiters::<u8>::new(limiter));
-/// # let _ = (one, live, tiered);
-/// ```
 pub struct LimiterSource {
     pub(super) limiters: LimiterTable,
     pub(super) selector: Selector,

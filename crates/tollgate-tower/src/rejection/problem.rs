@@ -72,24 +72,6 @@ impl Problem {
     ///
     /// The type of a denial is `base` followed by `#quota-exceeded`. The type of an overload is
     /// `base` followed by `#temporary-reduced-capacity`.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// use tollgate_tower::{RateLimitLayer, key::Global, rejection::Problem};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("hourly", Quota::per_hour(1)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// # let _ = limiter.check("all").await;
-    /// let responder = Problem::types_at("https://example.com/problems");
-    /// let layer = RateLimitLayer::builder(limiter, Global).respond_with(responder).build();
-    ///
-    /// let denied = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert!(denied.body().contains(r#""type":"https://example.com/problems#quota-exceeded""#));
-    /// # }
-    /// ```
     #[must_use]
     pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
         let base = base.into();

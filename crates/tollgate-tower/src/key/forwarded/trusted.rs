@@ -55,20 +55,6 @@ impl TrustedProxies {
     /// Prefer [`networks`](Self::networks): when a CDN changes the number of its proxies, all
     /// clients share one quota or choose their addresses. A request with fewer addresses has the
     /// key of its peer.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use std::{net::SocketAddr, num::NonZeroU8};
-    /// use tollgate_tower::key::{ForwardedIp, TrustedProxies};
-    ///
-    /// // One load balancer, whose address changes.
-    /// let client = ForwardedIp::x_forwarded_for(TrustedProxies::hops(NonZeroU8::new(1).unwrap()));
-    ///
-    /// let peer: SocketAddr = "198.51.100.1:80".parse().unwrap();
-    /// let request = Request::builder().extension(peer).header("x-forwarded-for", "1.1.1.1, 203.0.113.7");
-    /// let (parts, ()) = request.body(()).unwrap().into_parts();
-    /// assert_eq!(client.address(&parts).unwrap().to_string(), "203.0.113.7");
-    /// ```
     #[must_use]
     pub const fn hops(hops: NonZeroU8) -> Self {
         Self(Kind::Hops(hops))

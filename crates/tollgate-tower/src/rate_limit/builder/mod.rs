@@ -63,23 +63,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// A request with a cost of zero passes, and its response carries the rate limit headers. A
     /// cost above the burst of a policy can never fit: the response is 413.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .cost(|parts| if parts.method.is_safe() { Cost::ONE } else { Cost::new(5) })
-    ///     .build();
-    ///
-    /// layer.layer(service).oneshot(Request::post("/").body(()).unwrap()).await.unwrap();
-    /// assert_eq!(limiter.peek("all").await.unwrap().state("rows").unwrap().remaining(), 95);
-    /// # }
-    /// ```
     pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
         self.options.cost = Some(CostOf::One(Box::new(cost)));
         self
@@ -248,23 +231,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// holds for every request without a limit: of an allowed [network](Self::networks), of an
     /// exempt [tier](crate::TieredLimiters::exempt), and without a key under
     /// [`or_exempt`](crate::KeyExtractor::or_exempt).
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(100)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .exempt(|parts| parts.uri.path() == "/healthz")
-    ///     .build();
-    ///
-    /// layer.layer(service).oneshot(Request::get("/healthz").body(()).unwrap()).await.unwrap();
-    /// assert_eq!(limiter.peek("all").await.unwrap().state("daily").unwrap().remaining(), 100);
-    /// # }
-    /// ```
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.gate.exempt = Some(Box::new(exempt));
         self
@@ -382,23 +348,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// A trial delays nobody. In a [leaky bucket](tollgate::Algorithm::LeakyBucket), requests have
     /// their places in the queue and pass at once. With [`wait`](Self::wait), a request that would
     /// wait for quota counts as denied.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
-    /// let layer = RateLimitLayer::builder(limiter, Global).shadow(true).build();
-    ///
-    /// for _ in 0..2 {
-    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
-    ///     assert_eq!(response.status(), 200);
-    /// }
-    /// # }
-    /// ```
     #[doc(alias = "dry run")]
     pub fn shadow(self, is_shadow: bool) -> Self {
         self.enforcement(Enforcement::share(if is_shadow { 0 } else { 100 }))
