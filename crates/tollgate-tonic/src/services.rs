@@ -50,38 +50,3 @@ pub fn health_and_reflection() -> impl Fn(&Parts) -> bool + Clone + Send + Sync 
         "grpc.reflection.v1alpha.ServerReflection",
     ])
 }
-
-#[cfg(test)]
-mod tests {
-    use http::Request;
-
-    use super::*;
-
-    fn parts(path: &str) -> Parts {
-        Request::post(path).body(()).unwrap().into_parts().0
-    }
-
-    #[test]
-    fn only_calls_of_the_named_services_are_selected() {
-        assert!(!services(["a.B"])(&parts("/a.Bc/D")));
-        assert!(!services(["a.B"])(&parts("/a.B")));
-        assert!(health_and_reflection()(&parts(
-            "/grpc.health.v1.Health/Check"
-        )));
-        assert!(health_and_reflection()(&parts(
-            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
-        )));
-        assert!(health_and_reflection()(&parts(
-            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-        )));
-        assert!(!health_and_reflection()(&parts(
-            "/grpc.health.v1.Healthy/Check"
-        )));
-    }
-
-    #[test]
-    #[should_panic(expected = "a service must be like package.Service, got \"/a.B\"")]
-    fn a_service_name_with_a_slash_panics() {
-        let _ = services(["/a.B"]);
-    }
-}
