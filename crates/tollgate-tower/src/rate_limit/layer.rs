@@ -158,7 +158,7 @@ impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
 
 /// Limits the requests of an inner service. [`RateLimitLayer`] creates it.
 ///
-/// Its response and error types are those of the inner service.
+/// It has the response and error types of the inner service.
 pub type RateLimit<S, K = BoxedKey, R = Problem> = Gated<S, RateLimitLayer<K, R>>;
 
 impl<S, K, R, ReqBody, ResBody> Gate<S, ReqBody> for RateLimitLayer<K, R>

@@ -100,7 +100,7 @@ impl RequestLimiter {
 
     /// Creates a request limiter from a limiter and a key, for a service without a layer.
     ///
-    /// Its checks are logged and counted as those of a layer with the default options.
+    /// Its checks are logged and counted as by a layer with the default options.
     ///
     /// ```
     /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};

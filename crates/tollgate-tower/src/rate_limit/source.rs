@@ -175,33 +175,6 @@ impl LimiterSource {
     ///
     /// If an outer layer inserts a `T` into the extensions of the request, pass the
     /// `TenantLimiters<T>` itself: no `find` is needed.
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, tenants::TenantLimiters};
-    /// use tollgate_tower::{LimiterSource, RateLimitLayer, key::Global};
-    /// use tower::{Layer, ServiceExt, service_fn};
-    ///
-    /// const API: Policy = Policy::token_bucket("api", Quota::per_minute(10));
-    ///
-    /// /// The authentication inserts it.
-    /// #[derive(Clone)]
-    /// struct Account { tenant: u64 }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let tenants = TenantLimiters::new(Limiter::new(MemoryStore::new(), API), async |tenant: u64| {
-    ///     // Query the database here.
-    ///     API.with_quota(Quota::per_minute(100 * tenant))
-    /// });
-    /// let limits = LimiterSource::by_tenant(tenants, |parts| Some(parts.extensions.get::<Account>()?.tenant));
-    /// let service = RateLimitLayer::new(limits, Global)
-    ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
-    ///
-    /// let request = Request::builder().extension(Account { tenant: 5 }).body(()).unwrap();
-    /// let response = service.oneshot(request).await.unwrap();
-    /// assert_eq!(response.headers()["ratelimit-policy"], r#""api";q=500;w=60"#);
-    /// # }
-    /// ```
     pub fn by_tenant<T, F>(tenants: TenantLimiters<T>, find: F) -> Self
     where
         T: Clone + Eq + Hash + Send + Sync + 'static,

@@ -145,7 +145,7 @@ impl ForwardedIp {
         let client = match &self.source {
             Source::XForwardedFor => self.proxies.client(peer, list::x_forwarded_for(&parts.headers, &X_FORWARDED_FOR)),
             Source::Forwarded => self.proxies.client(peer, list::forwarded(&parts.headers, &header::FORWARDED)),
-            Source::Single(name) => match self.proxies.contains_peer(peer) {
+            Source::Single(name) => match self.proxies.contains(peer) {
                 true => single(&parts.headers, name).unwrap_or_else(|| {
                     tracing::debug!(header = %name, "the proxy names no client address, the address of the proxy is used");
                     peer

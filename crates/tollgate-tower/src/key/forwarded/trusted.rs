@@ -60,9 +60,9 @@ impl TrustedProxies {
         Self(Kind::Hops(hops))
     }
 
-    pub(super) fn contains_peer(&self, peer: IpAddr) -> bool {
+    pub(super) fn contains(&self, proxy: IpAddr) -> bool {
         match &self.0 {
-            Kind::Networks(networks) => networks.iter().any(|network| network.contains(peer)),
+            Kind::Networks(networks) => networks.iter().any(|network| network.contains(proxy)),
             Kind::Hops(_) => true,
         }
     }
@@ -74,48 +74,33 @@ impl TrustedProxies {
         peer: IpAddr,
         mut hops: impl Iterator<Item = Option<IpAddr>>,
     ) -> IpAddr {
-        match &self.0 {
-            Kind::Networks(networks) => {
-                let mut client = peer;
-                for _ in 0..MAX_HOPS {
-                    if !networks.iter().any(|network| network.contains(client)) {
-                        return client;
-                    }
-                    match hops.next() {
-                        Some(Some(address)) => client = address,
-                        Some(None) => {
-                            tracing::debug!(
-                                "a trusted proxy names no client address, the address of the proxy is used"
-                            );
-                            return client;
-                        }
-                        None => return client,
-                    }
-                }
-                client
+        let (most, may_be_short) = match &self.0 {
+            Kind::Networks(_) => (MAX_HOPS, true),
+            Kind::Hops(count) => (count.get().into(), false),
+        };
+        let mut client = peer;
+        for _ in 0..most {
+            if !self.contains(client) {
+                return client;
             }
-            Kind::Hops(count) => {
-                let mut client = peer;
-                for _ in 0..count.get() {
-                    match hops.next() {
-                        Some(Some(address)) => client = address,
-                        Some(None) => {
-                            tracing::debug!(
-                                "a trusted proxy names no client address, the address of the proxy is used"
-                            );
-                            return client;
-                        }
-                        None => {
-                            tracing::debug!(
-                                "a request came through fewer proxies than configured, the address of its peer is used"
-                            );
-                            return peer;
-                        }
-                    }
+            match hops.next() {
+                Some(Some(address)) => client = address,
+                Some(None) => {
+                    tracing::debug!(
+                        "a trusted proxy names no client address, the address of the proxy is used"
+                    );
+                    return client;
                 }
-                client
+                None if may_be_short => return client,
+                None => {
+                    tracing::debug!(
+                        "a request came through fewer proxies than configured, the address of its peer is used"
+                    );
+                    return peer;
+                }
             }
         }
+        client
     }
 }
 
