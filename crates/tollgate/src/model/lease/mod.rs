@@ -13,8 +13,8 @@
 //! | `demand.rs` | replica | the number of units that a replica asks for |
 //!
 //! All functions are pure: the time is an argument. What the script does at the server is also a
-//! pure function, in `tests/support/src/leases`. The simulation in `tools/simulation` runs both
-//! sides under random schedules.
+//! pure function, in `tests/support/src/leases`. `tests/tests/laws/leases.rs` runs both sides
+//! under random schedules.
 
 #![cfg_attr(
     not(feature = "testing"),
@@ -32,7 +32,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use demand::Demand;
+pub(crate) use demand::Demand;
 pub(crate) use held_units::LeaseCounts;
 pub use held_units::{Grant, HeldUnits, Report, Stamp, Stamps};
 pub use terms::Lease;
