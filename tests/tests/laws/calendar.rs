@@ -519,7 +519,8 @@ fn law_11_between_two_starts_of_any_anchor_at_most_one_quota_is_admitted() {
             subject.advance(dice.below(shortest / 6));
         }
     });
-    assert!(crowded.into_inner() > 1_000, "the bound was reached");
+    let least = 3 * stream::part_of(300);
+    assert!(crowded.into_inner() > least, "the bound was reached");
 }
 
 #[test]
