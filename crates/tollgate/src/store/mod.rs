@@ -27,7 +27,7 @@ pub use crate::{
 };
 pub(crate) use check::answer_by;
 pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
-pub(crate) use check::{Keeps, Kept, Settles, SharedCopy};
+pub(crate) use check::{Keeps, Kept, Settles};
 pub use key_value::{Change, KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};

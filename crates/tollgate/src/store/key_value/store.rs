@@ -110,7 +110,7 @@ impl<K: KeyValue> KeyValueStore<K> {
         }
         let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
         let check = check.keep();
-        StoreFuture::pending(async move {
+        StoreFuture::kept(check.clone(), async move {
             let key = check.check().key.clone();
             let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
                 step(&mut View::new(values, names), check.check(), now_us)
