@@ -35,8 +35,8 @@
 //!    picture (`cargo xtask plots`), and `CHANGELOG.md`, also under *Scripts*.
 //!
 //! Beside that: a limit of the quota in `model/policy/validity.rs`, numbers that depend on the time
-//! in `redis/protocol/script/parts.rs`, a new form of `StoredState`, the mutants of its Lua in
-//! `tests/tests/scripts/mutations.rs`, and a line in `benches/src/sections/scripts.rs`.
+//! in `redis/protocol/script/parts.rs`, a new form of `StoredState`, and the mutants of its Lua in
+//! `tests/tests/scripts/mutations.rs`.
 
 #[macro_use]
 mod table;
