@@ -15,8 +15,8 @@
 //! | `demand.rs` | replica | the number of units that a replica asks for |
 //!
 //! All functions are pure: the time is an argument. What the script does at the server is also a
-//! pure function, in `tests/support/src/leases`. The simulation in `tools/simulation` runs both
-//! sides under random schedules.
+//! pure function, in `tests/support/src/leases`. `tests/tests/laws/leases.rs` runs both sides
+//! under random schedules.
 
 #![cfg_attr(
     not(feature = "testing"),
@@ -38,6 +38,6 @@ mod tests;
 
 pub use call::{Grant, Report, Stamp, Stamps};
 pub(crate) use counts::LeaseCounts;
-pub use demand::Demand;
+pub(crate) use demand::Demand;
 pub use held_units::HeldUnits;
 pub use terms::Lease;
