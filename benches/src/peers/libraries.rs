@@ -91,7 +91,7 @@ impl Tiers {
         let storage = RedisStorage::new(connect(&server.url(), false).await);
         let storage = storage.timeout(Duration::from_secs(5));
         // The burst equals the count of the quota.
-        let quota = tower_rate_tier::Quota::per_hour(BURST.into());
+        let quota = tower_rate_tier::Quota::per_hour(BURST);
         let limiter = RateTier::builder().tier(TIER, quota);
         Self(limiter.storage(Arc::new(storage)).build())
     }
