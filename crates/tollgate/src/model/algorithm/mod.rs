@@ -36,8 +36,7 @@
 //!
 //! Beside that: its arguments in `text.rs`, a limit of the quota in `model/policy/validity.rs`,
 //! numbers that depend on the time in `redis/protocol/script/parts.rs`, a new form of
-//! `StoredState`, the mutants of its Lua in `tests/tests/scripts/mutations.rs`, and a line in
-//! `benches/src/sections/scripts.rs`.
+//! `StoredState`, and the mutants of its Lua in `tests/tests/scripts/mutations.rs`.
 
 #[macro_use]
 mod table;
