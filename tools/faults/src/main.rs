@@ -46,7 +46,6 @@ fn main() -> ExitCode {
         }
         return ExitCode::FAILURE;
     };
-    println!("{}\n", machine::describe().join(", "));
     let is_apart = |row: &&Row| rows::ISOLATED.contains(&row.id);
     // The other rows run in the namespaces as well as outside.
     if rows.iter().any(is_apart)
@@ -58,6 +57,7 @@ fn main() -> ExitCode {
             .collect();
         println!("*** NOT RAISED: {}: {why} ***\n", ids.join(", "));
     }
+    println!("{}\n", machine::describe().join(", "));
     run(pace, &rows)
 }
 

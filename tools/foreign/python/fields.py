@@ -28,7 +28,11 @@ UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 def integers(value):
     """Returns the integers of a parsed field, with those of its parameters."""
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    items = [value]
+    if isinstance(value, http_sfv.Dictionary):
+        items = value.values()
+    elif isinstance(value, http_sfv.List):
+        items = value
     return [it for item in items for it in (item.value, *item.params.values()) if isinstance(it, int)]
 
 
