@@ -15,17 +15,15 @@ mod callgrind;
 mod keys;
 mod load;
 mod machine;
-mod open;
 mod pace;
 mod peers;
 mod report;
 mod rounds;
 mod sections;
 mod server;
-mod steady;
 
 use pace::Pace;
-use report::Report;
+use report::Findings;
 
 const HELP: &str = "\
 Usage: cargo xtask bench [--quick] [SECTION…]
@@ -36,58 +34,54 @@ Sections:";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    if let Some(("probe", words)) = words
-        .split_first()
-        .map(|(first, words)| (first.as_str(), words))
-    {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let ["probe", words @ ..] = &words[..] {
         sections::probe(words);
         return ExitCode::SUCCESS;
     }
-    let (options, chosen): (Vec<_>, Vec<_>) = words
-        .iter()
-        .map(String::as_str)
-        .partition(|word| word.starts_with('-'));
-    if options
-        .iter()
-        .any(|option| ["--help", "-h"].contains(option))
-    {
-        print!("{}", help());
-        return ExitCode::SUCCESS;
-    }
+    let (options, chosen): (Vec<&str>, Vec<&str>) =
+        words.into_iter().partition(|word| word.starts_with('-'));
     let known = |name: &&str| sections::ALL.iter().any(|section| section.name == *name);
-    if !chosen.iter().all(known) || !options.iter().all(|option| *option == "--quick") {
-        eprint!("{}", help());
+    if !chosen.iter().all(known) || options.iter().any(|option| *option != "--quick") {
+        eprintln!("{HELP}");
+        for section in sections::ALL {
+            eprintln!("  {:<13}{}", section.name, section.about);
+        }
         return ExitCode::FAILURE;
     }
-    let is_quick = options.contains(&"--quick");
-    run(
-        &if is_quick {
-            Pace::quick()
-        } else {
-            Pace::full()
-        },
-        &chosen,
-    );
+    run(&Pace::new(!options.is_empty()), &chosen);
     ExitCode::SUCCESS
-}
-
-fn help() -> String {
-    let sections = sections::ALL
-        .iter()
-        .map(|section| format!("  {:<13}{}\n", section.name, section.about));
-    format!("{HELP}\n{}", sections.collect::<String>())
 }
 
 /// Runs the sections, and prints the tables. The targets go to the standard error.
 fn run(pace: &Pace, chosen: &[&str]) {
     machine::stay_on_the_client_core();
-    let mut report = Report::new(&machine::describe(), pace);
+    let mut all = Findings::default();
     for section in sections::ALL {
         if chosen.is_empty() || chosen.contains(&section.name) {
             eprintln!("{}: {} …", section.name, section.about);
-            report.add(section.name, (section.run)(pace));
+            all.add((section.run)(pace));
         }
     }
-    println!("{}", report.text());
-    eprintln!("{}", report.targets());
+    println!(
+        "# Measured\n\n\
+         Printed by `cargo xtask bench`. {}\n\n\
+         Each figure is the median of {} turns, or of {} turns in process. The turns of all contestants alternate. \
+         A ratio is computed within one round, before the median is taken. For this reason ratios stay valid \
+         when the speed of the machine changes. In a label, *A to B* means the figure of A divided by the figure \
+         of B; *to B* means the figure of the row divided by the figure of B. All connections use the loopback \
+         interface. *Away* is the latency of a network that a proxy adds.{}",
+        machine::describe(),
+        pace.load.count,
+        pace.inside.count,
+        if pace.is_quick {
+            " This was a quick run: the figures vary by several per cent."
+        } else {
+            ""
+        }
+    );
+    all.tables
+        .iter()
+        .for_each(|table| print!("{}", table.text()));
+    eprint!("{}", all.targets().text());
 }

@@ -11,8 +11,6 @@ pub(crate) struct Pace {
     pub(crate) inside: Rounds,
     /// Rounds of measurements with a server.
     pub(crate) load: Rounds,
-    /// Calls in one turn of redis-benchmark, or of the plain loop that replaces it.
-    pub(crate) calls: u64,
 }
 
 /// Sets how many turns each contestant has, and how long a turn is.
@@ -23,45 +21,17 @@ pub(crate) struct Rounds {
 }
 
 impl Pace {
-    /// Returns the number of calls in a turn of redis-benchmark. The warm-up turn has a quarter of
-    /// the calls.
-    pub(crate) fn calls_in(&self, turn: Duration) -> u64 {
-        if turn < self.load.turn {
-            self.calls / 4
-        } else {
-            self.calls
-        }
-    }
-
-    /// Returns the lengths for a full run.
-    pub(crate) fn full() -> Self {
+    /// Returns the lengths for a full run, or for `--quick`.
+    pub(crate) fn new(is_quick: bool) -> Self {
+        let rounds =
+            |[count, quick_count]: [usize; 2], [turn_ms, quick_turn_ms]: [u64; 2]| Rounds {
+                count: if is_quick { quick_count } else { count },
+                turn: Duration::from_millis(if is_quick { quick_turn_ms } else { turn_ms }),
+            };
         Self {
-            is_quick: false,
-            inside: Rounds {
-                count: 25,
-                turn: Duration::from_millis(40),
-            },
-            load: Rounds {
-                count: 5,
-                turn: Duration::from_millis(500),
-            },
-            calls: 200_000,
-        }
-    }
-
-    /// Returns the lengths for `--quick`.
-    pub(crate) fn quick() -> Self {
-        Self {
-            is_quick: true,
-            inside: Rounds {
-                count: 7,
-                turn: Duration::from_millis(10),
-            },
-            load: Rounds {
-                count: 3,
-                turn: Duration::from_millis(100),
-            },
-            calls: 15_000,
+            is_quick,
+            inside: rounds([25, 7], [40, 10]),
+            load: rounds([5, 3], [500, 100]),
         }
     }
 }

@@ -2,31 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::pace::Pace;
-
-/// Collects the results of all sections.
-#[derive(Debug)]
-pub(crate) struct Report {
-    head: String,
-    /// The goals, with the section that measures each.
-    goals: Vec<(&'static str, Goal)>,
-    tables: Vec<Table>,
-}
-
 /// Stores the results of one section.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) tables: Vec<Table>,
-    pub(crate) goals: Vec<Goal>,
-}
-
-/// Compares a target of the project with the measured figure.
-#[derive(Debug)]
-pub(crate) struct Goal {
-    measure: String,
-    target: Target,
-    measured: f64,
-    unit: &'static str,
+    goals: Vec<[String; 4]>,
 }
 
 /// Sets the bound that a figure has to keep.
@@ -54,46 +34,39 @@ impl Findings {
         }
     }
 
+    /// Compares a target of the project with the measured figure.
     pub(crate) fn goal(
         &mut self,
         measure: impl Into<String>,
         target: Target,
         measured: f64,
-        unit: &'static str,
+        unit: &str,
     ) {
-        self.goals.push(Goal {
-            measure: measure.into(),
-            target,
-            measured,
-            unit,
-        });
-    }
-}
-
-impl Goal {
-    fn is_met(&self) -> bool {
-        match self.target {
-            Target::AtMost(bound) => self.measured <= bound,
-            Target::AtLeast(bound) => self.measured >= bound,
-        }
-    }
-
-    fn row(&self, section: &str) -> Vec<String> {
-        let (sign, bound) = match self.target {
-            Target::AtMost(bound) => ('≤', bound),
-            Target::AtLeast(bound) => ('≥', bound),
+        let (sign, bound, is_met) = match target {
+            Target::AtMost(bound) => ('≤', bound, measured <= bound),
+            Target::AtLeast(bound) => ('≥', bound, measured >= bound),
         };
-        vec![
-            self.measure.clone(),
-            format!("`{section}`"),
-            format!("{sign} {bound}{}", self.unit),
-            format!("{}{}", figure(self.measured), self.unit),
-            if self.is_met() {
-                "met".to_owned()
-            } else {
-                "**missed**".to_owned()
-            },
-        ]
+        self.goals.push([
+            measure.into(),
+            format!("{sign} {bound}{unit}"),
+            format!("{}{unit}", figure(measured)),
+            if is_met { "met" } else { "**missed**" }.to_owned(),
+        ]);
+    }
+
+    /// Returns the targets with the figures of these results, which belong on no page: a reader
+    /// compares with what exists.
+    pub(crate) fn targets(self) -> Table {
+        let heads = ["measure", "target", "measured", ""];
+        let mut table = Table::new("Targets", "", &heads);
+        self.goals.into_iter().for_each(|goal| table.row(goal));
+        table
+    }
+
+    /// Adds the results of another section.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.tables.extend(other.tables);
+        self.goals.extend(other.goals);
     }
 }
 
@@ -111,70 +84,15 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    fn write(&self, page: &mut String) {
-        let _ = writeln!(page, "\n## {}\n\n{}", self.title, self.about);
-        if self.rows.is_empty() {
-            return;
-        }
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        *page += &format!("\n{}", line(&self.heads));
-        self.rows.iter().for_each(|row| *page += &line(row));
-    }
-}
-
-impl Report {
-    pub(crate) fn new(machine: &str, pace: &Pace) -> Self {
-        let head = format!(
-            "# Measured\n\n\
-             Printed by `cargo xtask bench`. {machine}\n\n\
-             Each figure is the median of {} turns, or of {} turns in process. The turns of all contestants alternate. \
-             A ratio is computed within one round, before the median is taken. For this reason ratios stay valid \
-             when the speed of the machine changes. In a label, *A to B* means the figure of A divided by the figure \
-             of B; *to B* means the figure of the row divided by the figure of B. All connections use the loopback \
-             interface. The tables that begin with *Distance* add the latency of a network.{}\n",
-            pace.load.count,
-            pace.inside.count,
-            if pace.is_quick {
-                " This was a quick run: the figures vary by several per cent."
-            } else {
-                ""
-            }
-        );
-        Self {
-            head,
-            goals: Vec::new(),
-            tables: Vec::new(),
-        }
-    }
-
-    /// Adds the results of the section with this name.
-    pub(crate) fn add(&mut self, section: &'static str, findings: Findings) {
-        self.goals
-            .extend(findings.goals.into_iter().map(|goal| (section, goal)));
-        self.tables.extend(findings.tables);
-    }
-
-    /// Returns the tables.
     pub(crate) fn text(&self) -> String {
-        let mut page = self.head.clone();
-        self.tables.iter().for_each(|table| table.write(&mut page));
+        let mut page = format!("\n## {}\n\n{}\n", self.title, self.about);
+        let head = (!self.rows.is_empty()).then_some(&self.heads);
+        for (at, cells) in head.into_iter().chain(&self.rows).enumerate() {
+            let before = if at == 0 { "\n" } else { "" };
+            // Writing to memory cannot fail.
+            let _ = writeln!(page, "{before}| {} |", cells.join(" | "));
+        }
         page
-    }
-
-    /// Returns the targets of the project with the figures of this run, which belong on no page: a
-    /// reader compares with what exists.
-    pub(crate) fn targets(&self) -> String {
-        let mut goals = Table::new(
-            "Targets",
-            "`cargo xtask bench SECTION` runs one section.",
-            &["measure", "section", "target", "measured", ""],
-        );
-        self.goals
-            .iter()
-            .for_each(|(section, goal)| goals.row(goal.row(section)));
-        let mut text = String::new();
-        goals.write(&mut text);
-        text
     }
 }
 
@@ -204,29 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_its_title_its_text_and_its_rows() {
-        let mut table = Table::new("Speed", "Who is fast.", &["who", "time"]);
-        table.row(["we", "1 µs"].map(str::to_owned));
-        let mut page = String::new();
-        table.write(&mut page);
-        assert_eq!(
-            page,
-            "\n## Speed\n\nWho is fast.\n\n| who | time |\n| we | 1 µs |\n"
-        );
-    }
-
-    #[test]
-    fn a_missed_target_is_marked() {
+    fn a_table_has_its_title_its_text_and_its_rows_and_a_missed_target_is_marked() {
         let mut findings = Findings::default();
         findings.goal("speed", Target::AtLeast(2.0), 1.5, " ×");
         findings.goal("cost", Target::AtMost(2.0), 1.5, " µs");
-        assert_eq!(
-            findings.goals[0].row("check"),
-            ["speed", "`check`", "≥ 2 ×", "1.50 ×", "**missed**"]
-        );
-        assert_eq!(
-            findings.goals[1].row("http"),
-            ["cost", "`http`", "≤ 2 µs", "1.50 µs", "met"]
-        );
+        let expected = "\n## Targets\n\n\n\n| measure | target | measured |  |\n\
+                        | speed | ≥ 2 × | 1.50 × | **missed** |\n| cost | ≤ 2 µs | 1.50 µs | met |\n";
+        assert_eq!(findings.targets().text(), expected);
     }
 }

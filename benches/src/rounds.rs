@@ -59,11 +59,6 @@ impl<T> Series<T> {
         median(self.turns.iter().map(of))
     }
 
-    /// Returns a value of each turn.
-    pub(crate) fn collect<V>(&self, of: impl Fn(&T) -> V) -> Vec<V> {
-        self.turns.iter().map(of).collect()
-    }
-
     /// Returns the median of the ratios to another series, each computed within one round.
     pub(crate) fn ratio(&self, to: &Self, of: impl Fn(&T) -> f64) -> f64 {
         median(
@@ -121,21 +116,5 @@ mod tests {
     fn a_machine_that_slows_down_does_not_change_the_ratio() {
         let (ours, theirs) = (series(&[1.0, 10.0, 100.0]), series(&[2.0, 20.0, 200.0]));
         assert_eq!(ours.ratio(&theirs, |&it| it), 0.5);
-    }
-
-    #[test]
-    fn each_case_has_a_turn_in_each_round() {
-        let order = std::cell::RefCell::new(Vec::new());
-        let order_of = &order;
-        let case = |name: &'static str| Case::new(name, move |_| order_of.borrow_mut().push(name));
-        let series = alternate(
-            Rounds {
-                count: 2,
-                turn: Duration::ZERO,
-            },
-            vec![case("a"), case("b")],
-        );
-        assert_eq!(series[1].turns.len(), 2);
-        assert_eq!(order.into_inner(), ["a", "b", "a", "b", "a", "b"]);
     }
 }

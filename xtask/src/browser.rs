@@ -8,19 +8,12 @@ use std::{
 
 use crate::{
     failure::{self, Failure},
-    need,
+    need, pypi,
     workspace::Workspace,
 };
 
 /// The files that pin the packages.
 const PINS: [&str; 2] = ["package.json", "package-lock.json"];
-
-/// Lists the names of the pictures in `docs`.
-const PICTURES: [&str; 3] = [
-    "playground-light.png",
-    "playground-dark.png",
-    "playground-phone.png",
-];
 
 /// Installs the browser and its packages, builds the playground as the tests are built, and runs
 /// `tests/browser`.
@@ -30,44 +23,37 @@ const PICTURES: [&str; 3] = [
 /// When the browser or its packages cannot be had, unless `--optional` is given; when the
 /// playground does not compile; when a test fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let (mut is_optional, mut writes) = (false, false);
-    for argument in arguments {
-        match argument.as_str() {
-            "--optional" => is_optional = true,
-            "--write" => writes = true,
-            other => {
-                return Err(Failure::new(format!(
-                    "browser takes --optional and --write, got {other:?}"
-                )));
-            }
-        }
+    let is_known = |word: &String| ["--optional", "--write"].contains(&word.as_str());
+    if !arguments.iter().all(is_known) {
+        return Err(Failure::new("browser takes --optional and --write"));
     }
+    let has = |option: &str| arguments.iter().any(|word| word == option);
     let workspace = Workspace::load()?;
     let home = workspace.target().join("browser");
     let provided = need::provide(need::BROWSER, workspace.target()).and_then(|needs| {
-        packages(
-            &workspace.root().join("tests/browser"),
-            &home,
-            &named(&needs, "NPM"),
-        )
-        .map(|()| needs)
+        let pins = workspace.root().join("tests/browser");
+        packages(&pins, &home, &named(&needs, "NPM")).map(|()| needs)
     });
     let needs = match provided {
         Ok(needs) => needs,
-        Err(failure) if is_optional => {
-            eprintln!("{}", left_out(&failure));
+        Err(failure) if has("--optional") => {
+            eprintln!("*** THE BROWSER TESTS ARE LEFT OUT: {failure} ***");
             return Ok(());
         }
         Err(failure) => return Err(failure),
     };
     failure::run(&mut workspace.cargo_build(&["--example", "playground"]))?;
 
-    let pictures = home.join("pictures");
+    let pictures = if has("--write") {
+        workspace.root().join("docs")
+    } else {
+        home.join("pictures")
+    };
     let mut command = Command::new(named(&needs, "NODE"));
     // One file after the other: each has a browser of its own.
     command
         .args(["--test", "--test-concurrency=1", "--test-reporter=spec"])
-        .args(tests(workspace.root())?);
+        .args(tests(workspace.root()));
     command.current_dir(workspace.root()).envs(needs);
     command
         .env("BROWSER_PACKAGES", &home)
@@ -76,16 +62,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "PLAYGROUND",
         workspace.target().join("debug/examples/playground"),
     );
-    failure::run(&mut command)?;
-    if writes {
-        for picture in PICTURES {
-            copy(
-                &pictures.join(picture),
-                &workspace.root().join("docs").join(picture),
-            )?;
-        }
-    }
-    Ok(())
+    failure::run(&mut command)
 }
 
 /// Returns the path of the program that the variable names.
@@ -98,25 +75,13 @@ fn named(needs: &[(&'static str, PathBuf)], variable: &str) -> PathBuf {
 }
 
 /// Returns the files of tests, in the order of their names.
-fn tests(root: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let directory = root.join("tests/browser");
-    let unreadable = |error| Failure::new(format!("cannot read {}: {error}", directory.display()));
-    let mut tests = Vec::new();
-    for entry in fs::read_dir(&directory).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.to_string_lossy().ends_with(".test.mjs") {
-            tests.push(path);
-        }
-    }
+fn tests(root: &Path) -> Vec<PathBuf> {
+    let files = pypi::entries(&root.join("tests/browser")).into_iter();
+    let mut tests: Vec<_> = files
+        .filter(|path| path.to_string_lossy().ends_with(".test.mjs"))
+        .collect();
     tests.sort();
-    if tests.is_empty() {
-        Err(Failure::new(format!(
-            "there is no test in {}",
-            directory.display()
-        )))
-    } else {
-        Ok(tests)
-    }
+    tests
 }
 
 /// Installs the packages that `from` pins into `home`, unless they are there already.
@@ -127,7 +92,8 @@ fn packages(from: &Path, home: &Path, npm: &Path) -> Result<(), Failure> {
     fs::create_dir_all(home)
         .map_err(|error| Failure::new(format!("cannot make {}: {error}", home.display())))?;
     for pin in PINS {
-        copy(&from.join(pin), &home.join(pin))?;
+        fs::copy(from.join(pin), home.join(pin))
+            .map_err(|error| Failure::new(format!("cannot copy {pin}: {error}")))?;
     }
     let mut install = Command::new(npm);
     install
@@ -147,19 +113,4 @@ fn is_current(from: &Path, home: &Path) -> bool {
         wanted.is_some() && wanted == installed
     };
     PINS.into_iter().all(is_same) && home.join("node_modules/.package-lock.json").is_file()
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    fs::copy(from, to).map(|_| ()).map_err(|error| {
-        Failure::new(format!(
-            "cannot copy {} to {}: {error}",
-            from.display(),
-            to.display()
-        ))
-    })
-}
-
-/// Formats a line that stands out in the output of the build.
-fn left_out(failure: &Failure) -> String {
-    format!("*** THE BROWSER TESTS ARE LEFT OUT: {failure} ***")
 }

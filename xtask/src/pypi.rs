@@ -11,59 +11,42 @@ use std::{
 
 use crate::failure::{self, Failure};
 
-/// Returns the directory of the packages where all of them are installed in the environment `home`.
-pub(crate) fn installed(home: &Path, pins: &str) -> Option<PathBuf> {
-    let libraries = entries(&home.join("lib"));
-    let mut packages = libraries
-        .into_iter()
-        .map(|library| library.join("site-packages"));
-    let found = packages.find(|packages| {
-        let names = entries(packages)
-            .into_iter()
-            .filter_map(|path| Some(path.file_name()?.to_str()?.to_lowercase()));
-        let names: Vec<String> = names.collect();
-        listed(pins).all(|(name, version)| names.contains(&directory(name, version)))
-    });
-    found.filter(|_| python(home).is_file())
-}
+/// The file in an environment that holds the list of what was installed whole.
+const INSTALLED: &str = "installed.txt";
 
-/// Makes the environment `home` anew with these packages, and returns their directory. `more` are
-/// further options of pip.
+/// Returns the directory of these packages in the environment `home`, which is made anew if it has
+/// others. `more` are further options of pip.
 ///
 /// # Errors
 ///
 /// When there is no python3 with the module venv, and when PyPI lacks a package for this machine or
 /// cannot be reached.
-pub(crate) fn install(home: &Path, pins: &str, more: &[&str]) -> Result<PathBuf, Failure> {
-    let words: Vec<_> = listed(pins)
-        .map(|(name, version)| format!("{name}=={version}"))
-        .collect();
-    eprintln!(
-        "installing {} from PyPI into {}",
-        words.join(", "),
-        home.display()
-    );
+pub(crate) fn provide(home: &Path, pins: &str, more: &[&str]) -> Result<PathBuf, Failure> {
+    let list = home.join(INSTALLED);
+    let is_installed = fs::read_to_string(&list).is_ok_and(|installed| installed == pins);
+    if !is_installed || !python(home).is_file() {
+        install(home, pins, more)?;
+        fs::write(&list, pins)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", list.display())))?;
+    }
+    let libraries = entries(&home.join("lib")).into_iter();
+    let mut packages = libraries.map(|library| library.join("site-packages"));
+    packages
+        .find(|packages| packages.is_dir())
+        .ok_or_else(|| Failure::new(format!("{} has no packages", home.display())))
+}
+
+fn install(home: &Path, pins: &str, more: &[&str]) -> Result<(), Failure> {
+    let listed = pins.lines().filter(|line| line.contains("=="));
+    let packages: Vec<_> = listed.filter(|line| !line.starts_with('#')).collect();
     let _ = fs::remove_dir_all(home);
     failure::run(Command::new("python3").args(["-m", "venv"]).arg(home))?;
     let mut install = Command::new(python(home));
+    install.args(["-m", "pip", "install", "--quiet", "--no-input"]);
+    install.args(["--disable-pip-version-check", "--retries", "2"]);
     // The list has all that is used. What a package asks for beyond that is not needed.
-    let options = [
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--retries",
-        "2",
-        "--no-deps",
-    ];
-    failure::run(
-        install
-            .args(["-m", "pip", "install"])
-            .args(options)
-            .args(more)
-            .args(words),
-    )?;
-    installed(home, pins)
-        .ok_or_else(|| Failure::new(format!("pip left out a package in {}", home.display())))
+    install.arg("--no-deps").args(more).args(packages);
+    failure::run(&mut install)
 }
 
 /// Returns the Python of the environment.
@@ -78,65 +61,4 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
         .filter_map(Result::ok)
         .map(|entry| entry.path())
         .collect()
-}
-
-/// Returns the names and versions in a list. Each line is empty, a comment, or `name==version`.
-fn listed(pins: &str) -> impl Iterator<Item = (&str, &str)> {
-    pins.lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.trim().split_once("=="))
-}
-
-/// Returns the name of the directory in which pip describes an installed package, in lower case.
-fn directory(name: &str, version: &str) -> String {
-    format!(
-        "{}-{version}.dist-info",
-        name.replace(['-', '.'], "_").to_lowercase()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PINS: &str = "# Two packages.\ntyping-extensions==4.16.0\nh2==4.4.1\n";
-
-    /// Lays out an environment as pip does.
-    fn environment(directories: &[&str]) -> tempfile::TempDir {
-        let home = tempfile::tempdir().expect("a temporary directory can be made");
-        for directory in directories {
-            let packages = home.path().join("lib/python3.11/site-packages");
-            fs::create_dir_all(packages.join(directory)).expect("the directory is ours");
-        }
-        fs::create_dir_all(home.path().join("bin")).expect("the directory is ours");
-        fs::write(python(home.path()), "").expect("the directory is ours");
-        home
-    }
-
-    #[test]
-    fn all_packages_of_a_list_have_to_be_installed_in_their_version() {
-        let both = environment(&[
-            "typing_extensions-4.16.0.dist-info",
-            "h2-4.4.1.dist-info",
-            "h2",
-        ]);
-        let packages = installed(both.path(), PINS).expect("both are installed");
-        assert!(
-            packages.ends_with("lib/python3.11/site-packages"),
-            "{}",
-            packages.display()
-        );
-        let older = environment(&["typing_extensions-4.16.0.dist-info", "h2-4.4.0.dist-info"]);
-        assert_eq!(installed(older.path(), PINS), None);
-        let one = environment(&["h2-4.4.1.dist-info"]);
-        assert_eq!(installed(one.path(), PINS), None);
-        assert_eq!(installed(Path::new("/no/such/directory"), PINS), None);
-    }
-
-    #[test]
-    fn an_environment_without_its_python_is_made_again() {
-        let home = environment(&["typing_extensions-4.16.0.dist-info", "h2-4.4.1.dist-info"]);
-        fs::remove_file(python(home.path())).expect("it was there");
-        assert_eq!(installed(home.path(), PINS), None);
-    }
 }

@@ -1,29 +1,24 @@
 //! Runs the contestants, each in the way in which an application uses it.
 
-pub(crate) mod benchmark;
 mod cell;
-mod costs;
 mod libraries;
-pub(crate) mod lua;
-mod many;
-pub(crate) mod pipeline;
 mod plain;
 mod postgres;
-mod tiers;
 pub(crate) mod wrk;
 
 pub(crate) use cell::Cell;
-pub(crate) use costs::Costs;
 pub(crate) use libraries::{
-    ThrottleKit, TowerRateLimitFred, TowerRateLimitRedis, TowerRateLimiter, gcra,
+    ThrottleKit, Tiers, TowerRateLimitFred, TowerRateLimitRedis, TowerRateLimiter, gcra,
 };
-pub(crate) use many::{Many, Tenants};
-use plain::connect;
-pub(crate) use plain::{Call, PerCall, Shared, TwoTrips, pool};
+pub(crate) use plain::{Call, PerCall, Pipelined, Shared, TwoTrips, connect};
 pub(crate) use postgres::{SelectForUpdate, TowerRateLimiterPostgres};
-pub(crate) use tiers::Tiers;
 
-use tollgate::{Limiter, Outage, Policy, Store};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tollgate::{Cost, Limiter, Outage, Policy, Store};
 
 use crate::{
     keys,
@@ -34,32 +29,53 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Ours {
     limiter: Limiter,
-    keys: Vec<String>,
+    /// The costs are drawn from 1 to this number.
+    costs: u64,
+    drawn: AtomicU64,
 }
 
 impl Ours {
-    pub(crate) fn new(store: impl Store, policy: Policy, keys: usize) -> Self {
-        // Closed, with a long deadline: a fast decision that is made without the server must not
-        // count.
+    /// Decides with a limiter that fails where the store does not decide, after a long deadline: a
+    /// fast decision that is made without the server must not count.
+    pub(crate) fn new(store: impl Store, policy: Policy) -> Self {
         let limiter = Limiter::builder(store)
             .policies(policy)
             .on_outage(Outage::Closed)
-            .deadline(std::time::Duration::from_secs(5))
-            .build();
+            .deadline(Duration::from_secs(5));
+        Self::of(limiter.build())
+    }
+
+    pub(crate) fn of(limiter: Limiter) -> Self {
         Self {
             limiter,
-            keys: (0..keys).map(keys::key).collect(),
+            costs: 1,
+            drawn: AtomicU64::new(0),
         }
+    }
+
+    /// Draws the costs of requests from so many, in an order that looks random.
+    pub(crate) fn with_costs(self, costs: u64) -> Self {
+        Self { costs, ..self }
     }
 }
 
 impl Decide for Ours {
     async fn decide(&self, key: usize) -> Answer {
-        let decision = self
-            .limiter
-            .check(self.keys[key].as_str())
-            .await
-            .expect("the server decides");
-        Answer::by_store(decision.is_allowed())
+        let mut check = self.limiter.check(keys::all()[key].as_str());
+        if self.costs > 1 {
+            // Multiples of the golden ratio are spread evenly, and neighbours differ.
+            let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+            let drawn = u128::from(drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            check = check.cost(Cost::new(
+                1 + ((drawn * u128::from(self.costs)) >> 64) as u64,
+            ));
+        }
+        match check.await {
+            Ok(decision) => match decision.degraded() {
+                None => Answer::by_store(decision.is_allowed()),
+                Some(reason) => Answer::WithoutStore(reason),
+            },
+            Err(error) => Answer::WithoutStore(error.kind()),
+        }
     }
 }

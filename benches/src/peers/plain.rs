@@ -1,12 +1,12 @@
-//! Decides without a limiter library: with a script over a shared connection, over a pool, and with
-//! two round trips.
+//! Decides without a limiter library: with a script over a shared connection, over a pool, in
+//! pipelines, and with two round trips.
 
 use deadpool_redis::{Config, Pool, Runtime};
 use redis::{
     AsyncConnectionConfig, Client, IntoConnectionInfo, Value, aio::MultiplexedConnection,
     io::tcp::TcpSettings,
 };
-use tollgate::{Cost, Key, Policy};
+use tollgate::{Cost, Key, PolicySet};
 use tollgate_test_support::calls::Script;
 
 use crate::{
@@ -19,124 +19,81 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     sha: String,
-    keys: Vec<String>,
-    /// Arguments after the key.
-    rest: Vec<Vec<u8>>,
-    /// The same arguments as text, with decimal numbers instead of packed ones.
-    by_hand: Vec<String>,
+    /// The keys of the call for each of [`keys::all`].
+    keys: Vec<Vec<String>>,
+    /// The arguments behind the keys.
+    arguments: Vec<Vec<u8>>,
+    /// The least number at the beginning of a reply that admits.
+    admitting: i64,
 }
 
 impl Call {
-    /// Loads the empty script, which is called with one key.
-    pub(crate) fn noop(server: &Server, keys: impl IntoIterator<Item = String>) -> Self {
-        Self {
-            sha: server.load("return 1"),
-            keys: keys.into_iter().collect(),
-            rest: Vec::new(),
-            by_hand: Vec::new(),
-        }
-    }
-
-    /// Loads Tollgate's script for a single policy, which is called by hand.
-    pub(crate) fn ours(
+    /// Loads a script that replies with 1 when it admits. `keys` makes the keys of a call.
+    pub(crate) fn new(
         server: &Server,
-        policy: Policy,
-        keys: impl IntoIterator<Item = String>,
+        script: &str,
+        keys: impl Fn(&str) -> Vec<String>,
+        arguments: &[&str],
     ) -> Self {
-        let script = Script::new(policy);
-        let any = Key::from("any");
-        // The first four words are EVALSHA, the SHA-1, 1 and the key.
-        let rest = script.check(&any, Cost::ONE, None).split_off(4);
-        let by_hand = script.check_by_hand(&any, Cost::ONE, None).split_off(4);
-        let key = |key| script.keys(&Key::from(key)).remove(0);
         Self {
-            sha: server.load(script.text()),
-            keys: keys.into_iter().map(key).collect(),
-            rest,
-            by_hand,
+            sha: server.load(script),
+            keys: keys::all().iter().map(|key| keys(key)).collect(),
+            arguments: arguments.iter().map(|word| (*word).into()).collect(),
+            admitting: 1,
         }
     }
 
-    /// Returns the words of the call for the first key, as text with decimal numbers.
-    pub(crate) fn words_by_hand(&self) -> Vec<String> {
-        let mut words = ["EVALSHA", &self.sha, "1", &self.keys[0]]
-            .map(str::to_owned)
-            .to_vec();
-        words.extend_from_slice(&self.by_hand);
-        words
+    /// Loads the empty script, which is called with one key.
+    pub(crate) fn noop(server: &Server) -> Self {
+        Self::new(server, "return 1", |key| vec![key.to_owned()], &[])
     }
 
-    /// Returns the words of the call for a key.
-    pub(crate) fn words(&self, key: usize) -> Vec<Vec<u8>> {
-        let mut words = ["EVALSHA", &self.sha, "1", &self.keys[key]]
-            .map(|word| word.as_bytes().to_vec())
-            .to_vec();
-        words.extend_from_slice(&self.rest);
-        words
+    /// Loads Tollgate's script for these policies, which is called by hand.
+    pub(crate) fn ours(server: &Server, policies: impl Into<PolicySet>) -> Self {
+        let script = Script::new(policies);
+        let any = Key::from("any");
+        let words = script.check(&any, Cost::ONE, None);
+        // The first words are EVALSHA, the SHA-1, the number of keys, and the keys.
+        let arguments = words[3 + script.keys(&any).len()..].to_vec();
+        Self {
+            arguments,
+            admitting: 0,
+            ..Self::new(
+                server,
+                script.text(),
+                |key| script.keys(&Key::from(key)),
+                &[],
+            )
+        }
     }
 
     fn command(&self, key: usize) -> redis::Cmd {
+        let keys = &self.keys[key];
         let mut command = redis::cmd("EVALSHA");
-        command
-            .arg(&self.sha)
-            .arg(1)
-            .arg(&self.keys[key])
-            .arg(&self.rest);
+        command.arg(&self.sha).arg(keys.len()).arg(keys);
+        command.arg(&self.arguments);
         command
     }
-}
 
-/// Returns whether a reply admits the request. The first number of the reply is below zero for a
-/// denial.
-pub(super) fn is_admitted(reply: &Value) -> bool {
-    match reply {
-        Value::Int(word) => *word >= 0,
-        Value::Array(words) => words.first().is_some_and(is_admitted),
-        _ => panic!("no script of this file replies with {reply:?}"),
-    }
-}
-
-/// Calls a script over one connection that all callers share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    connection: MultiplexedConnection,
-    call: Call,
-}
-
-impl Shared {
-    pub(crate) async fn new(server: &Server, call: Call) -> Self {
-        Self {
-            connection: connect(&server.url()).await,
-            call,
-        }
-    }
-
-    /// Connects to `address`, a delay line before the server.
-    pub(crate) async fn at(address: &str, call: Call) -> Self {
-        Self {
-            connection: connect_eagerly(address).await,
-            call,
+    fn answer(&self, reply: &Value) -> Answer {
+        let first = match reply {
+            Value::Array(words) => words.first(),
+            word => Some(word),
+        };
+        match first {
+            Some(Value::Int(word)) => Answer::by_store(*word >= self.admitting),
+            _ => panic!("no script of these benches replies with {reply:?}"),
         }
     }
 }
 
 /// Connects without a response timeout, so that a disturbed machine does not end the run.
-pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
-    open(url, TcpSettings::default()).await
-}
-
-/// Connects as [`connect`] does, and sends each write at once.
 ///
-/// By default `redis` leaves Nagle's algorithm on. At a distance, small writes then wait for the
-/// answer to earlier ones.
-pub(super) async fn connect_eagerly(url: &str) -> MultiplexedConnection {
-    open(url, TcpSettings::default().set_nodelay(true)).await
-}
-
-async fn open(url: &str, settings: TcpSettings) -> MultiplexedConnection {
-    let info = url
-        .into_connection_info()
-        .expect("the URL of a server of this run");
+/// By default `redis` leaves Nagle's algorithm on. Far away, small writes then wait for the answer to
+/// earlier ones, so it is off there.
+pub(crate) async fn connect(url: &str, is_far: bool) -> MultiplexedConnection {
+    let settings = TcpSettings::default().set_nodelay(is_far);
+    let info = url.into_connection_info().expect("the URL of a server");
     let client = Client::open(info.set_tcp_settings(settings)).expect("the URL is valid");
     let patient = AsyncConnectionConfig::new().set_response_timeout(None);
     client
@@ -145,51 +102,80 @@ async fn open(url: &str, settings: TcpSettings) -> MultiplexedConnection {
         .expect("the server is up")
 }
 
+/// Calls a script over one connection that all callers share.
+#[derive(Debug)]
+pub(crate) struct Shared(MultiplexedConnection, Call);
+
+impl Shared {
+    pub(crate) async fn new(url: &str, is_far: bool, call: Call) -> Self {
+        Self(connect(url, is_far).await, call)
+    }
+}
+
 impl Decide for Shared {
     async fn decide(&self, key: usize) -> Answer {
-        let reply = self
-            .call
-            .command(key)
-            .query_async(&mut self.connection.clone())
-            .await;
-        Answer::by_store(is_admitted(&reply.expect("the server answers")))
+        let Self(connection, call) = self;
+        let reply = call.command(key).query_async(&mut connection.clone()).await;
+        call.answer(&reply.expect("the server answers"))
     }
 }
 
 /// Takes a connection from a pool for each decision, as the documentation of the pool shows.
-pub(crate) struct PerCall {
-    pool: Pool,
-    call: Call,
-}
+pub(crate) struct PerCall(Pool, Call);
 
 impl PerCall {
     const CONNECTIONS: usize = 16;
 
     pub(crate) fn new(server: &Server, call: Call) -> Self {
-        Self {
-            pool: pool(server, Self::CONNECTIONS),
-            call,
-        }
+        let config = Config::from_url(server.url()).builder();
+        let pool = config
+            .expect("the server's own URL")
+            .max_size(Self::CONNECTIONS)
+            .runtime(Runtime::Tokio1);
+        Self(pool.build().expect("the pool has a runtime"), call)
     }
-}
-
-/// Creates a pool in the way in which an application creates it.
-pub(crate) fn pool(server: &Server, connections: usize) -> Pool {
-    let builder = Config::from_url(server.url())
-        .builder()
-        .expect("the server's own URL");
-    builder
-        .max_size(connections)
-        .runtime(Runtime::Tokio1)
-        .build()
-        .expect("the pool has a runtime")
 }
 
 impl Decide for PerCall {
     async fn decide(&self, key: usize) -> Answer {
-        let mut connection = self.pool.get().await.expect("the server is up");
-        let reply = self.call.command(key).query_async(&mut connection).await;
-        Answer::by_store(is_admitted(&reply.expect("the server answers")))
+        let Self(pool, call) = self;
+        let mut connection = pool.get().await.expect("the server is up");
+        let reply = call.command(key).query_async(&mut connection).await;
+        call.answer(&reply.expect("the server answers"))
+    }
+}
+
+/// Calls a script for many keys in a pipeline, which is one decision here, over many connections.
+#[derive(Debug)]
+pub(crate) struct Pipelined(Vec<MultiplexedConnection>, Call);
+
+impl Pipelined {
+    pub(crate) const CONNECTIONS: usize = 50;
+    pub(crate) const CALLS: usize = 16;
+
+    pub(crate) async fn new(server: &Server, call: Call) -> Self {
+        let mut connections = Vec::new();
+        for _ in 0..Self::CONNECTIONS {
+            connections.push(connect(&server.url(), true).await);
+        }
+        Self(connections, call)
+    }
+}
+
+impl Decide for Pipelined {
+    async fn decide(&self, key: usize) -> Answer {
+        let Self(connections, call) = self;
+        let mut pipeline = redis::pipe();
+        for next in 0..Self::CALLS {
+            pipeline.add_command(call.command((key + next) % keys::KEYS));
+        }
+        let mut connection = connections[key % Self::CONNECTIONS].clone();
+        let replies: Vec<Value> = pipeline
+            .query_async(&mut connection)
+            .await
+            .expect("the server answers");
+        let is_admitted = |reply| call.answer(reply) == Answer::Admitted;
+        Answer::by_store(replies.iter().all(is_admitted))
     }
 }
 
@@ -203,8 +189,6 @@ pub(crate) struct TwoTrips {
     connection: MultiplexedConnection,
     read: String,
     count: String,
-    keys: Vec<String>,
-    limit: u64,
 }
 
 const READ: &str = "return { redis.call('get', KEYS[1]), redis.call('pttl', KEYS[1]) }";
@@ -217,15 +201,11 @@ end
 return count";
 
 impl TwoTrips {
-    pub(crate) async fn new(server: &Server, keys: usize) -> Self {
+    pub(crate) async fn new(server: &Server) -> Self {
         Self {
-            connection: connect(&server.url()).await,
+            connection: connect(&server.url(), false).await,
             read: server.load(READ),
             count: server.load(COUNT),
-            keys: (0..keys)
-                .map(|number| format!("two:{}", keys::key(number)))
-                .collect(),
-            limit: u64::MAX,
         }
     }
 }
@@ -233,13 +213,13 @@ impl TwoTrips {
 impl Decide for TwoTrips {
     async fn decide(&self, key: usize) -> Answer {
         let mut connection = self.connection.clone();
-        let key = &self.keys[key];
+        let (key, limit) = (&keys::all()[key], u64::MAX);
         let (count, _left_ms): (Option<u64>, i64) = redis::cmd("EVALSHA")
             .arg((&self.read, 1, key))
             .query_async(&mut connection)
             .await
             .expect("the server answers");
-        if count.unwrap_or(0) >= self.limit {
+        if count.unwrap_or(0) >= limit {
             return Answer::Denied;
         }
         let count: u64 = redis::cmd("EVALSHA")
@@ -247,6 +227,6 @@ impl Decide for TwoTrips {
             .query_async(&mut connection)
             .await
             .expect("the server answers");
-        Answer::by_store(count <= self.limit)
+        Answer::by_store(count <= limit)
     }
 }

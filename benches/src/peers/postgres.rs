@@ -13,16 +13,13 @@ use crate::{
 };
 
 /// Decides in a transaction that locks the row of the key, as Bucket4j does.
-pub(crate) struct SelectForUpdate {
-    pool: Pool,
-    keys: Vec<String>,
-}
+pub(crate) struct SelectForUpdate(Pool);
 
 /// The burst of a bucket of which a unit returns in a microsecond: it is never used up.
 const BURST: i64 = 1_000_000_000;
 
 impl SelectForUpdate {
-    pub(crate) async fn new(url: &str, connections: usize, keys: usize) -> Self {
+    pub(crate) async fn new(url: &str, connections: usize) -> Self {
         let manager = Manager::new(url.parse().expect("a URL"), NoTls);
         let pool = Pool::builder(manager)
             .max_size(connections)
@@ -33,17 +30,14 @@ impl SelectForUpdate {
         let table = "CREATE TABLE IF NOT EXISTS buckets (key text PRIMARY KEY, tokens int8 NOT NULL, at_us int8 NOT NULL) \
                      WITH (fillfactor = 50)";
         client.batch_execute(table).await.expect("a table");
-        Self {
-            pool,
-            keys: keys::first(keys).collect(),
-        }
+        Self(pool)
     }
 }
 
 impl Decide for SelectForUpdate {
     async fn decide(&self, key: usize) -> Answer {
-        let key = &self.keys[key];
-        let mut client = self.pool.get().await.expect("a connection");
+        let key = &keys::all()[key];
+        let mut client = self.0.get().await.expect("a connection");
         let transaction = client.transaction().await.expect("a transaction");
         let select = "SELECT tokens, at_us, (extract(epoch FROM clock_timestamp()) * 1000000)::int8 \
                       FROM buckets WHERE key = $1 FOR UPDATE";
@@ -76,13 +70,10 @@ impl Decide for SelectForUpdate {
 }
 
 /// Decides with the PostgreSQL policy of tower-rate-limiter: a function in the database.
-pub(crate) struct TowerRateLimiterPostgres {
-    policy: PostgresGcra,
-    keys: Vec<String>,
-}
+pub(crate) struct TowerRateLimiterPostgres(PostgresGcra);
 
 impl TowerRateLimiterPostgres {
-    pub(crate) async fn new(url: &str, connections: usize, keys: usize) -> Self {
+    pub(crate) async fn new(url: &str, connections: usize) -> Self {
         let pool: PgPool = PgPoolOptions::new()
             .max_connections(connections as u32)
             .connect(url)
@@ -93,16 +84,13 @@ impl TowerRateLimiterPostgres {
             .await
             .expect("a function");
         let quota = GcraQuota::new(1_000, Duration::from_secs(1), 100_000_000);
-        Self {
-            policy: PostgresGcra::new(pool, quota.expect("a quota above zero")),
-            keys: keys::first(keys).collect(),
-        }
+        Self(PostgresGcra::new(pool, quota.expect("a quota above zero")))
     }
 }
 
 impl Decide for TowerRateLimiterPostgres {
     async fn decide(&self, key: usize) -> Answer {
-        let decision = self.policy.check(self.keys[key].clone()).await;
+        let decision = self.0.check(keys::all()[key].clone()).await;
         Answer::by_store(!decision.expect("the server decides").is_rate_limited())
     }
 }

@@ -34,16 +34,17 @@ pub(crate) fn write_script(folder: &Path, callers: usize) -> PathBuf {
     let first = keys::key(0);
     let width = first.len() - "customer:".len();
     let script = format!(
-        "local requests = {{}}\n\
-         init = function()\n  \
-           for caller = 0, {callers} - 1 do\n    \
-             local key = string.format('customer:%0{width}d', caller)\n    \
-             requests[caller] = wrk.format('GET', '/', {{ ['x-api-key'] = key }})\n  \
-           end\n\
-         end\n\
-         request = function()\n  \
-           return requests[math.random(0, {callers} - 1)]\n\
-         end\n"
+        "
+local requests = {{}}
+init = function()
+  for caller = 0, {callers} - 1 do
+    local key = string.format('customer:%0{width}d', caller)
+    requests[caller] = wrk.format('GET', '/', {{ ['x-api-key'] = key }})
+  end
+end
+request = function()
+  return requests[math.random(0, {callers} - 1)]
+end"
     );
     fs::write(&path, script).expect("a script can be written");
     path
@@ -57,16 +58,8 @@ pub(crate) fn write_script(folder: &Path, callers: usize) -> PathBuf {
 pub(crate) fn run(server: SocketAddr, script: &Path, seconds: u64) -> Run {
     let mut command = Command::new(find().expect("wrk is installed"));
     command
-        .args([
-            "-t",
-            "1",
-            "-c",
-            "64",
-            "--latency",
-            "-d",
-            &format!("{seconds}s"),
-            "-s",
-        ])
+        .args(["-t", "1", "-c", "64", "--latency"])
+        .args(["-d", &format!("{seconds}s"), "-s"])
         .arg(script);
     command.arg(format!("http://{server}/"));
     // A process stays on the core on which it was started. This thread only waits.

@@ -1,106 +1,58 @@
 //! Measures one decision in process, for Tollgate, governor and tower-rate-tier, with 10 000 keys
-//! and one thread.
+//! and one thread, and a denial over Redis that the process remembers.
 
-use std::{
-    hint::black_box,
-    num::NonZeroU32,
-    time::{Duration, Instant},
-};
+use std::{hint::black_box, num::NonZeroU32, time::Duration};
 
 use futures_util::FutureExt;
-use governor::{RateLimiter, middleware::StateInformationMiddleware};
-use tollgate::{Decision, Limiter, MemoryStore, Policy, PolicySet, Quota};
+use governor::RateLimiter;
+use tokio::runtime::Runtime;
+use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore};
 use tower_rate_tier::RateTier;
 
+use super::PLENTY;
 use crate::{
-    keys::{KEYS, shuffled},
-    machine,
+    keys, load, machine,
     pace::Pace,
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
+    server::Server,
 };
 
-const PLENTY: Quota = Quota::per_second(1_000_000).with_burst(1_000_000_000);
-const SCARCE: Quota = Quota::per_day(1);
+/// A limit that each key has used up after its first request.
+const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_day(1));
+
+/// The keys whose denials are remembered: few enough to be denied again in a moment.
+const REMEMBERED: usize = 100;
 
 pub(crate) fn run(pace: &Pace) -> Findings {
-    let keys = shuffled(KEYS);
+    let keys = keys::shuffled(keys::all().to_vec());
+    let (server, runtime) = (Server::start(), load::runtime());
     let mut findings = Findings::default();
-
-    let admitted = alternate(
-        pace.inside,
-        vec![
-            governor("governor, keyed", &keys, true),
-            ours(
-                "tollgate, token bucket",
-                &keys,
-                Policy::token_bucket("a", PLENTY),
-                true,
-                |_| (),
-            ),
-            ours(
-                "tollgate, fixed window",
-                &keys,
-                Policy::fixed_window("a", Quota::per_day(90_000_000)),
-                true,
-                |_| (),
-            ),
-            ours("tollgate, three policies", &keys, three(), true, |_| ()),
-            governor_with_state("governor, keyed, with units left", &keys),
-            ours(
-                "tollgate, token bucket, with units left",
-                &keys,
-                Policy::token_bucket("a", PLENTY),
-                true,
-                remains,
-            ),
-            tiers("tower-rate-tier", &keys, true),
-            clock(),
-        ],
-    );
-    let denied = alternate(
-        pace.inside,
-        vec![
-            governor("governor, keyed", &keys, false),
-            ours(
-                "tollgate, token bucket",
-                &keys,
-                Policy::token_bucket("a", SCARCE),
-                false,
-                |_| (),
-            ),
-            ours(
-                "tollgate, token bucket, with time to retry",
-                &keys,
-                Policy::token_bucket("a", SCARCE),
-                false,
-                retry,
-            ),
-            tiers("tower-rate-tier", &keys, false),
-        ],
-    );
-    for (outcome, series) in [("admitted", &admitted), ("denied", &denied)] {
+    for admits in [true, false] {
+        let mut cases = vec![
+            governor(&keys, admits),
+            ours(&keys, admits),
+            tiers(&keys, admits),
+        ];
+        if !admits {
+            cases.push(remembered(&keys[..REMEMBERED], &runtime, &server));
+        }
+        let series = alternate(pace.inside, cases);
+        let outcome = if admits { "admitted" } else { "denied" };
         let measure = format!("in-process check, keyed, {outcome}, to governor");
-        findings.goal(
-            measure,
-            Target::AtMost(1.3),
-            series[1].ratio(&series[0], |&ns| ns),
-            " ×",
-        );
-        findings.tables.push(table(outcome, series));
+        let ratio = series[1].ratio(&series[0], |&ns| ns);
+        findings.goal(measure, Target::AtMost(1.6), ratio, " ×");
+        findings.tables.push(table(outcome, &series));
     }
     findings
 }
 
 fn table(outcome: &str, series: &[Series<f64>]) -> Table {
     let about = "One thread checks 10 000 text keys of 21 bytes in random order, through the public interface: \
-                 `Limiter::check` on a `MemoryStore`, `RateLimiter::check_key`, `RateTier::check`. *With \
-                 units left* and *with time to retry* mean that these parts of the answer are read too.";
-    let mut table = Table::new(
-        &format!("In process, {outcome}"),
-        about,
-        &["", "ns of CPU per check", "to governor"],
-    );
+                 `Limiter::check` on a `MemoryStore`, `RateLimiter::check_key`, `RateTier::check`. *Over Redis, \
+                 remembered* is a denial of the server that the process still knows, for 100 keys.";
+    let heads = ["", "ns of CPU per check", "to governor"];
+    let mut table = Table::new(&format!("In process, {outcome}"), about, &heads);
     for one in series {
         let ratio = one.ratio(&series[0], |&ns| ns);
         table.row([
@@ -133,93 +85,80 @@ fn per_call(
         calls += keys.len() as u64;
         let elapsed = machine::thread_cpu() - started;
         if elapsed >= time {
-            assert_eq!(
-                as_expected,
-                calls,
-                "not all checks were {}",
-                if expected { "admitted" } else { "denied" }
-            );
+            assert_eq!(as_expected, calls, "not all checks gave {expected}");
             return elapsed.as_nanos() as f64 / calls as f64;
         }
     }
 }
 
-fn ours<'a>(
+/// Creates the case of a limiter that decides in process. Without units, the first check of each key
+/// is admitted, and does not count.
+fn case<'a>(
     name: &str,
     keys: &'a [String],
-    policies: impl Into<PolicySet>,
     admits: bool,
-    look: fn(&Decision),
+    check: impl Fn(&String) -> bool + 'a,
 ) -> Case<'a, f64> {
-    let limiter = Limiter::new(MemoryStore::new(), policies);
-    let check = move |key: &String| {
-        let answer = limiter
-            .check(key.as_str())
-            .into_future()
-            .into_ready()
-            .expect("an in-process store does not wait");
-        let decision = answer.expect("an in-process store decides");
-        look(&decision);
-        decision.is_allowed()
-    };
     if !admits {
         keys.iter().for_each(|key| assert!(check(key)));
     }
     Case::new(name, move |time| per_call(time, keys, admits, &check))
 }
 
-fn remains(decision: &Decision) {
-    let strictest = decision.strictest().expect("the limiter has a policy");
-    black_box((strictest.remaining(), strictest.reset_after()));
+fn ours(keys: &[String], admits: bool) -> Case<'_, f64> {
+    let policy = if admits { PLENTY } else { SCARCE };
+    let limiter = Limiter::new(MemoryStore::new(), policy);
+    case("tollgate, token bucket", keys, admits, move |key| {
+        let answer = limiter.check(key.as_str()).into_future().into_ready();
+        let answer = answer.expect("an in-process store does not wait");
+        answer.expect("an in-process store decides").is_allowed()
+    })
 }
 
-fn retry(decision: &Decision) {
-    black_box(decision.retry_after());
+/// Measures denials that the process remembers for a second. Before that is over, the server denies
+/// the keys again, which does not count.
+fn remembered<'a>(keys: &'a [String], runtime: &'a Runtime, server: &Server) -> Case<'a, f64> {
+    let store = runtime.block_on(RedisStore::connect(server.url()));
+    let limiter = Limiter::new(store.expect("the server is up"), SCARCE);
+    Case::new("tollgate over Redis, remembered", move |time| {
+        let _inside = runtime.enter();
+        let (mut spent, mut denied) = (Duration::ZERO, 0_u64);
+        while spent < time {
+            for key in keys.iter().chain(keys) {
+                let decision = runtime.block_on(limiter.check(key.as_str()).into_future());
+                let _ = decision.expect("the server decides");
+            }
+            let started = machine::thread_cpu();
+            for key in keys.iter().cycle().take(2_000) {
+                // One that waits for the server is dropped, and is no denial.
+                let answer = limiter.check(key.as_str()).into_future().into_ready();
+                let is_denied =
+                    answer.is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_denied()));
+                denied += u64::from(black_box(is_denied));
+            }
+            spent += machine::thread_cpu() - started;
+        }
+        spent.as_nanos() as f64 / denied.max(1) as f64
+    })
 }
 
-fn three() -> [Policy; 3] {
-    [
-        Policy::token_bucket("a", PLENTY),
-        Policy::fixed_window("b", Quota::per_day(90_000_000)),
-        Policy::window_from_first_hit("c", Quota::per_day(90_000_000)),
-    ]
-}
-
-/// Returns the quota for governor. Its quotas are rates, so "one a day" is one unit that takes a
-/// day to return.
-fn governor_quota(admits: bool) -> governor::Quota {
-    match (
-        NonZeroU32::new(1_000_000),
-        governor::Quota::with_period(Duration::from_secs(86_400)),
-    ) {
-        (Some(million), _) if admits => governor::Quota::per_second(million)
-            .allow_burst(NonZeroU32::new(1_000_000_000).unwrap_or(million)),
-        (_, Some(scarce)) => scarce,
-        _ => unreachable!("neither is zero"),
-    }
-}
-
-fn governor<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
-    let limiter = RateLimiter::keyed(governor_quota(admits));
-    let check = move |key: &String| limiter.check_key(key).is_ok();
-    if !admits {
-        keys.iter().for_each(|key| assert!(check(key)));
-    }
-    Case::new(name, move |time| per_call(time, keys, admits, &check))
-}
-
-fn governor_with_state<'a>(name: &str, keys: &'a [String]) -> Case<'a, f64> {
-    let limiter =
-        RateLimiter::keyed(governor_quota(true)).with_middleware::<StateInformationMiddleware>();
-    let check = move |key: &String| {
-        limiter
-            .check_key(key)
-            .is_ok_and(|state| state.remaining_burst_capacity() > 0)
+/// The quotas of governor are rates, so "one a day" is one unit that takes a day to return.
+fn governor(keys: &[String], admits: bool) -> Case<'_, f64> {
+    let million = NonZeroU32::MIN.saturating_add(999_999);
+    let quota = if admits {
+        let burst = NonZeroU32::MIN.saturating_add(999_999_999);
+        governor::Quota::per_second(million).allow_burst(burst)
+    } else {
+        let day = Duration::from_secs(86_400);
+        governor::Quota::with_period(day).expect("a day is above zero")
     };
-    Case::new(name, move |time| per_call(time, keys, true, &check))
+    let limiter = RateLimiter::keyed(quota);
+    case("governor, keyed", keys, admits, move |key| {
+        limiter.check_key(key).is_ok()
+    })
 }
 
-fn tiers<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
+fn tiers(keys: &[String], admits: bool) -> Case<'_, f64> {
     use tower_rate_tier::Quota;
     let quota = if admits {
         Quota::per_second(1_000_000_000)
@@ -227,24 +166,9 @@ fn tiers<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
         Quota::per_day(1)
     };
     let limiter = RateTier::builder().tier("pro", quota).disable_gc().build();
-    let check = move |key: &String| {
-        let answer = limiter
-            .check(key, "pro", 1)
-            .now_or_never()
-            .expect("its in-process store does not wait");
+    case("tower-rate-tier", keys, admits, move |key| {
+        let answer = limiter.check(key, "pro", 1).now_or_never();
+        let answer = answer.expect("its in-process store does not wait");
         answer.expect("its in-process store decides").is_ok()
-    };
-    if !admits {
-        keys.iter().for_each(|key| assert!(check(key)));
-    }
-    Case::new(name, move |time| per_call(time, keys, admits, &check))
-}
-
-/// Measures one reading of the standard library's clock, a cost of each limiter that uses this
-/// clock.
-fn clock<'a>() -> Case<'a, f64> {
-    let (keys, started) = (vec![String::new(); KEYS], Instant::now());
-    Case::new("`Instant::now` alone", move |time| {
-        per_call(time, &keys, true, |_| Instant::now() >= started)
     })
 }

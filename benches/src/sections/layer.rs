@@ -14,10 +14,10 @@ use std::{
 
 use axum::{body::Body, extract::ConnectInfo};
 use futures_util::FutureExt;
-use governor::middleware::NoOpMiddleware;
 use http::{Request, Response, StatusCode};
-use tollgate::{Limiter, MemoryStore, Policy, Quota};
-use tollgate_tower::{RateLimitLayer, key::PeerIp, rejection::Empty};
+use tokio::runtime::Runtime;
+use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore};
+use tollgate_tower::{RateLimitLayer, key::PeerIp};
 use tower_governor::{
     GovernorLayer, governor::GovernorConfigBuilder, key_extractor::PeerIpKeyExtractor,
 };
@@ -25,124 +25,91 @@ use tower_layer::Layer;
 use tower_rate_limiter::{GcraQuota, IpKeyExtractor, MemoryGcra};
 use tower_service::Service;
 
+use super::PLENTY;
 use crate::{
-    keys::{KEYS, Random},
-    machine,
+    keys::{self, KEYS},
+    load, machine,
     pace::Pace,
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
+    server::Server,
 };
 
-const PLENTY: Policy = Policy::token_bucket(
-    "burst",
-    Quota::per_second(1_000_000).with_burst(1_000_000_000),
-);
-const SCARCE: Policy = Policy::token_bucket("burst", Quota::per_day(1));
+/// A limit that each client has used up after its first request.
+const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_day(1));
+
+/// The clients whose denials are remembered: few enough to be denied again in a moment.
+const REMEMBERED: usize = 100;
 
 pub(crate) fn run(pace: &Pace) -> Findings {
-    let peers = peers();
+    let client = |at: u32| (Ipv4Addr::from_bits(0x0a00_0000 + at), 50_000).into();
+    let peers: Vec<SocketAddr> = keys::shuffled((0..KEYS as u32).map(client).collect());
+    let (server, runtime) = (Server::start(), load::runtime());
     let mut findings = Findings::default();
 
-    let admitted = alternate(
-        pace.inside,
-        vec![
-            case("no layer", &peers, 0, StatusCode::OK, Nothing),
-            case(
-                "tower_governor, 2 fields",
-                &peers,
-                2,
-                StatusCode::OK,
-                with_fields(true),
-            ),
-            case(
-                "tollgate, 2 fields",
-                &peers,
-                2,
-                StatusCode::OK,
-                ours(PLENTY).layer(Nothing),
-            ),
-            case(
-                "tower_governor, no fields",
-                &peers,
-                0,
-                StatusCode::OK,
-                without_fields(true),
-            ),
-            case(
-                "tower-rate-limiter, 2 fields",
-                &peers,
-                2,
-                StatusCode::OK,
-                tower_rate_limiter(true),
-            ),
-        ],
-    );
+    let ok = StatusCode::OK;
+    let admitted = vec![
+        case("no layer", &peers, 0, ok, Nothing),
+        case("tower_governor, 2 fields", &peers, 2, ok, governor(true)),
+        case("tollgate, 2 fields", &peers, 2, ok, ours(PLENTY)),
+        case(
+            "tower-rate-limiter, 2 fields",
+            &peers,
+            2,
+            ok,
+            tower_rate_limiter(true),
+        ),
+    ];
+    let series = alternate(pace.inside, admitted);
+    let added = added(&series);
+    let measure = "layer, in process, admitted, to tower_governor with the same number of fields";
+    let ratio = added[2].ratio(&added[1], |&ns| ns);
+    findings.goal(measure, Target::AtMost(1.1), ratio, " ×");
+    findings.tables.push(table("admitted", &series, &added));
+
     let too_many = StatusCode::TOO_MANY_REQUESTS;
-    let empty = RateLimitLayer::builder(Limiter::new(MemoryStore::new(), SCARCE), PeerIp)
-        .respond_with(Empty);
-    let denied = alternate(
-        pace.inside,
-        vec![
-            case("no layer", &peers, 0, StatusCode::OK, Nothing),
-            case(
-                "tower_governor, 4 fields, text",
-                &peers,
-                4,
-                too_many,
-                with_fields(false),
-            ),
-            case(
-                "tollgate, 5 fields, problem document",
-                &peers,
-                5,
-                too_many,
-                ours(SCARCE).layer(Nothing),
-            ),
-            case(
-                "tollgate, 4 fields, no body",
-                &peers,
-                4,
-                too_many,
-                empty.build().layer(Nothing),
-            ),
-            case(
-                "tower-rate-limiter, 3 fields, no body",
-                &peers,
-                3,
-                too_many,
-                tower_rate_limiter(false),
-            ),
-        ],
-    );
-    for (outcome, series) in [("admitted", &admitted), ("denied", &denied)] {
-        let added: Vec<_> = series.iter().map(|one| one.beyond(&series[0])).collect();
-        findings.tables.push(table(outcome, series, &added));
-        if outcome == "admitted" {
-            let measure =
-                "layer, in process, admitted, to tower_governor with the same number of fields";
-            findings.goal(
-                measure,
-                Target::AtMost(0.9),
-                added[2].ratio(&added[1], |&ns| ns),
-                " ×",
-            );
-        } else {
-            let measure = "layer, in process, denied, tower_governor to tollgate";
-            findings.goal(
-                measure,
-                Target::AtLeast(50.0),
-                added[1].ratio(&added[2], |&ns| ns),
-                " ×",
-            );
-        }
-    }
+    let denied = vec![
+        case("no layer", &peers, 0, ok, Nothing),
+        case(
+            "tower_governor, 4 fields, text",
+            &peers,
+            4,
+            too_many,
+            governor(false),
+        ),
+        case(
+            "tollgate, 5 fields, problem document",
+            &peers,
+            5,
+            too_many,
+            ours(SCARCE),
+        ),
+        case(
+            "tower-rate-limiter, 3 fields, no body",
+            &peers,
+            3,
+            too_many,
+            tower_rate_limiter(false),
+        ),
+        remembered(&peers[..REMEMBERED], &runtime, &server),
+    ];
+    let series = alternate(pace.inside, denied);
     findings
+        .tables
+        .push(table("denied", &series, &self::added(&series)));
+    findings
+}
+
+/// Returns the differences to the first series.
+fn added(series: &[Series<f64>]) -> Vec<Series<f64>> {
+    series.iter().map(|one| one.beyond(&series[0])).collect()
 }
 
 fn table(outcome: &str, series: &[Series<f64>], added: &[Series<f64>]) -> Table {
     let about = "One thread sends requests from 10 000 client addresses. Counts are kept in process. *Added* is the \
                  difference to the first row, which builds the request and calls a service that does nothing. *Fields* \
-                 are header fields of the response. For each denial, tower_governor creates a new clock and reads the \
+                 are header fields of the response. *Over Redis, remembered* is a denial of the server that the process \
+                 still knows, for 100 clients. For each denial, tower_governor creates a new clock and reads the \
                  processor's counter, which is expensive on a virtual machine.";
     let heads = [
         "",
@@ -164,7 +131,7 @@ fn table(outcome: &str, series: &[Series<f64>], added: &[Series<f64>]) -> Table 
 
 /// Answers each request with an empty response, without waiting.
 #[derive(Clone)]
-pub(super) struct Nothing;
+struct Nothing;
 
 impl Service<Request<()>> for Nothing {
     type Response = Response<Body>;
@@ -180,55 +147,32 @@ impl Service<Request<()>> for Nothing {
     }
 }
 
-/// Returns the addresses of 10 000 clients, in an order that no cache can predict.
-fn peers() -> Vec<SocketAddr> {
-    let mut random = Random::new(1);
-    let mut peers: Vec<SocketAddr> = (0..KEYS as u32)
-        .map(|it| (Ipv4Addr::from_bits(0x0a00_0000 + it), 50_000).into())
-        .collect();
-    for at in (1..peers.len()).rev() {
-        peers.swap(at, random.below(at + 1));
-    }
-    peers
+/// Names the type of all services in this file.
+trait Limited: Service<Request<()>, Response = Response<Body>, Error = Infallible> {}
+
+impl<S: Service<Request<()>, Response = Response<Body>, Error = Infallible>> Limited for S {}
+
+fn ours(policy: Policy) -> impl Limited {
+    RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), PeerIp).layer(Nothing)
 }
 
-fn ours(policy: Policy) -> RateLimitLayer<PeerIp> {
-    RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), PeerIp)
-}
-
-/// Returns the configuration of tower_governor, before the header fields are switched on or left
-/// off.
-fn theirs(admits: bool) -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware> {
+fn governor(admits: bool) -> impl Limited {
     let mut config = GovernorConfigBuilder::default().key_extractor(PeerIpKeyExtractor);
     if admits {
         config.per_nanosecond(1_000).burst_size(1_000_000_000);
     } else {
         config.per_second(86_400).burst_size(1);
     }
-    config
-}
-
-fn with_fields(admits: bool) -> impl Limited {
-    GovernorLayer::new(
-        theirs(admits)
-            .use_headers()
-            .finish()
-            .expect("a quota above zero"),
-    )
-    .layer(Nothing)
-}
-
-fn without_fields(admits: bool) -> impl Limited {
-    GovernorLayer::new(theirs(admits).finish().expect("a quota above zero")).layer(Nothing)
+    let config = config.use_headers().finish();
+    GovernorLayer::new(config.expect("a quota above zero")).layer(Nothing)
 }
 
 /// Returns tower-rate-limiter with its default fields, and its policy that counts in process.
 fn tower_rate_limiter(admits: bool) -> impl Limited {
-    let day = Duration::from_secs(86_400);
     let quota = if admits {
         GcraQuota::new(1_000, Duration::from_secs(1), 1_000_000_000)
     } else {
-        GcraQuota::new(1, day, 1)
+        GcraQuota::new(1, Duration::from_secs(86_400), 1)
     };
     let policy = MemoryGcra::new(quota.expect("a quota above zero"));
     let layer = tower_rate_limiter::RateLimitLayer::builder(IpKeyExtractor::new())
@@ -237,10 +181,15 @@ fn tower_rate_limiter(admits: bool) -> impl Limited {
     layer.build().expect("a name").layer(Nothing)
 }
 
-/// Names the type of all services in this file.
-trait Limited: Service<Request<()>, Response = Response<Body>, Error = Infallible> {}
-
-impl<S: Service<Request<()>, Response = Response<Body>, Error = Infallible>> Limited for S {}
+/// Sends a request of this client. Returns `None` where the response waits for a server.
+fn ask(service: &mut impl Limited, peer: SocketAddr) -> Option<Response<Body>> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready());
+    let answer = service.call(request).now_or_never()?;
+    Some(answer.unwrap_or_else(|never| match never {}))
+}
 
 /// Measures the nanoseconds per request. The requests come from all client addresses in turn.
 ///
@@ -255,20 +204,7 @@ fn case<'a>(
     status: StatusCode,
     mut service: impl Limited + 'a,
 ) -> Case<'a, f64> {
-    let mut ask = move |peer: SocketAddr| {
-        let mut request = Request::new(());
-        request.extensions_mut().insert(ConnectInfo(peer));
-        assert!(
-            service
-                .poll_ready(&mut Context::from_waker(Waker::noop()))
-                .is_ready()
-        );
-        let answer = service
-            .call(request)
-            .now_or_never()
-            .expect("the service answers without waiting");
-        answer.unwrap_or_else(|never| match never {})
-    };
+    let mut ask = move |peer| ask(&mut service, peer).expect("a service that does not wait");
     if status != StatusCode::OK {
         peers.iter().for_each(|&peer| drop(ask(peer)));
     }
@@ -296,5 +232,33 @@ fn case<'a>(
                 return elapsed.as_nanos() as f64 / requests as f64;
             }
         }
+    })
+}
+
+/// Measures responses to denials that the process remembers for a second. Before that is over, the
+/// server denies the clients again, which does not count.
+fn remembered<'a>(peers: &'a [SocketAddr], runtime: &'a Runtime, server: &Server) -> Case<'a, f64> {
+    let store = runtime.block_on(RedisStore::connect(server.url()));
+    let limiter = Limiter::new(store.expect("the server is up"), SCARCE);
+    let mut service = RateLimitLayer::new(limiter.clone(), PeerIp).layer(Nothing);
+    let name = "tollgate over Redis, remembered, 5 fields, problem document";
+    Case::new(name, move |time| {
+        let _inside = runtime.enter();
+        let (mut spent, mut denied) = (Duration::ZERO, 0_u64);
+        while spent < time {
+            for peer in peers.iter().chain(peers) {
+                let decision = runtime.block_on(limiter.check(peer.ip()).into_future());
+                let _ = decision.expect("the server decides");
+            }
+            let started = machine::thread_cpu();
+            for &peer in peers.iter().cycle().take(2_000) {
+                let response = black_box(ask(&mut service, black_box(peer)));
+                let is_denied =
+                    |response: Response<Body>| response.status() == StatusCode::TOO_MANY_REQUESTS;
+                denied += u64::from(response.is_some_and(is_denied));
+            }
+            spent += machine::thread_cpu() - started;
+        }
+        spent.as_nanos() as f64 / denied.max(1) as f64
     })
 }

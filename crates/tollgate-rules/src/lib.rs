@@ -187,7 +187,6 @@
 
 #[cfg(feature = "http")]
 mod actions;
-mod builder;
 mod compat;
 mod compile;
 mod descriptor;
@@ -215,8 +214,9 @@ mod verdict;
 
 #[cfg(feature = "http")]
 pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch};
-pub use builder::RuleSetBuilder;
+
 pub use compat::Compat;
+pub use compile::RuleSetBuilder;
 pub use descriptor::{Descriptor, DescriptorEntry, LimitOverride};
 pub use document::{Format, Limits};
 pub use error::{RuleError, RuleErrorKind, RuleErrors};

@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use tollgate::{Policy, Quota, Store};
 use tollgate_test_support::{decided, patient_limiter, remaining};
-use tollgate_tests::{RedisCluster, RedisServer};
+use tollgate_tests::RedisServer;
+
+use super::cluster_moves::{CLUSTER, moves};
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+
+/// A machine that stands still for a moment exceeds the second that is usual for connecting.
+const PATIENT: &str = "?connect_timeout=1m";
 
 /// Spends through one store of this URL, and looks through another.
 async fn shares_one_limit(url: &str) {
@@ -36,6 +41,34 @@ async fn a_memory_url_is_a_store_of_its_own() {
     assert_eq!(remaining(&patient_limiter(other, HOURLY), "acme").await, 5);
 }
 
+#[test]
+fn a_url_of_each_form_opens_a_store_and_no_other_does() {
+    let opened = |url: &str| tollgate::open(url).map(|store| store.is_in_process());
+    for (url, is_in_process) in [
+        ("memory:", true),
+        ("memory://", true),
+        ("redis://h", false),
+        ("redis://h/?prefix=shop", false),
+        ("redis+unix:///s", false),
+        ("unix:///s", false),
+        ("redis+sentinel://h/m", false),
+        ("redis+cluster://h,i", false),
+    ] {
+        assert_eq!(opened(url).expect(url), is_in_process, "{url}");
+    }
+    for url in [
+        "memory://elsewhere",
+        "http://h",
+        "h:6379",
+        "",
+        "redis+cluster://",
+        "redis+sentinel://h",
+        "redis://h/?prefx=shop",
+    ] {
+        assert!(opened(url).is_err(), "{url}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_is_found_by_host_and_port_and_by_its_socket() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -44,7 +77,7 @@ async fn a_server_is_found_by_host_and_port_and_by_its_socket() {
     let server = RedisServer::builder().arg("--unixsocket", socket).start();
     shares_one_limit(&server.url()).await;
     server.command(&["FLUSHALL"]);
-    shares_one_limit(&format!("redis+unix://{socket}")).await;
+    shares_one_limit(&format!("redis+unix://{socket}{PATIENT}")).await;
 }
 
 #[tokio::test]
@@ -58,13 +91,15 @@ async fn a_master_is_found_through_the_sentinels_of_the_url() {
     let sentinel = sentinel.addr();
     // The first address has no listener. The password is that of the server.
     shares_one_limit(&format!(
-        "redis+sentinel://:hunter2@127.0.0.1:1,{sentinel}/limits"
+        "redis+sentinel://:hunter2@127.0.0.1:1,{sentinel}/limits{PATIENT}"
     ))
     .await;
-    let error = tollgate::connect(format!("redis+sentinel://:hunter2@{sentinel}/other"))
-        .await
-        .err()
-        .expect("an error");
+    let error = tollgate::connect(format!(
+        "redis+sentinel://:hunter2@{sentinel}/other{PATIENT}"
+    ))
+    .await
+    .err()
+    .expect("an error");
     assert_eq!(
         error.to_string(),
         "the sentinels know no master with the given name"
@@ -73,11 +108,12 @@ async fn a_master_is_found_through_the_sentinels_of_the_url() {
 
 #[tokio::test]
 async fn a_cluster_is_found_through_any_server_of_the_url() {
-    let cluster = RedisCluster::start();
-    let hosts: Vec<_> = cluster
+    let _held = moves().await;
+    let hosts: Vec<_> = CLUSTER
         .nodes()
         .iter()
         .map(|node| node.addr().to_string())
         .collect();
-    shares_one_limit(&format!("redis+cluster://127.0.0.1:1,{}", hosts.join(","))).await;
+    let hosts = hosts.join(",");
+    shares_one_limit(&format!("redis+cluster://127.0.0.1:1,{hosts}{PATIENT}")).await;
 }

@@ -14,47 +14,22 @@ use crate::{
     pypi::entries,
 };
 
-/// A server in such packages.
+/// A server in such packages: of the tools of this product, a program that is the server when it is
+/// started under the other name.
 #[derive(Debug)]
 pub(super) struct Debian {
     /// The release.
-    suite: &'static str,
-    /// The package, and the program in it, which is the server when it is started under the other
-    /// name.
-    package: &'static str,
-    program: &'static str,
-    called: &'static str,
+    pub(super) suite: &'static str,
+    pub(super) product: &'static str,
 }
 
 const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Debian {
-    pub(super) const fn redis(suite: &'static str) -> Self {
-        Self {
-            suite,
-            package: "redis-tools",
-            program: "redis-check-rdb",
-            called: "redis-server",
-        }
-    }
-
-    pub(super) const fn redict(suite: &'static str) -> Self {
-        Self {
-            suite,
-            package: "redict-tools",
-            program: "redict-check-rdb",
-            called: "redict-server",
-        }
-    }
-
-    pub(super) const fn valkey(suite: &'static str) -> Self {
-        Self {
-            suite,
-            package: "valkey-tools",
-            program: "valkey-check-rdb",
-            called: "valkey-server",
-        }
+    /// Returns the name under which the program is the server.
+    fn called(&self) -> String {
+        format!("{}-server", self.product)
     }
 
     /// Returns its path. Fetches it into `home` and unpacks it first if that is not done.
@@ -64,7 +39,7 @@ impl Debian {
     /// When there is no apt, when the mirror does not have the package, or when the server does not
     /// start.
     pub(super) fn provide(&self, home: &Path) -> Result<PathBuf, Failure> {
-        let script = home.join(self.called);
+        let script = home.join(self.called());
         if !failure::starts(&script) {
             let _ = fs::remove_dir_all(home);
             self.fetch(home)?;
@@ -101,20 +76,16 @@ impl Debian {
             command
         };
         failure::run(apt("apt-get").args(["update", "-q"]))?;
-        let depends = failure::output(apt("apt-cache").args(DEPENDS).arg(self.package))?;
-        let names: BTreeSet<&str> = depends
-            .lines()
-            .filter(|line| is_needed(line, self.package))
-            .collect();
+        let package = format!("{}-tools", self.product);
+        let depends = ["depends", "--recurse", "--important", &package];
+        let depends = failure::output(apt("apt-cache").args(depends))?;
+        let lines = depends.lines();
+        let names: BTreeSet<&str> = lines.filter(|line| is_needed(line, &package)).collect();
         failure::run(apt("apt-get").args(["download", "-q"]).args(names))?;
         for package in fs::read_dir(&packages).map_err(broken(&packages))? {
             let package = package.map_err(broken(&packages))?.path();
-            failure::run(
-                Command::new("dpkg")
-                    .arg("-x")
-                    .arg(package)
-                    .arg(home.join("root")),
-            )?;
+            let mut unpack = Command::new("dpkg");
+            failure::run(unpack.arg("-x").arg(package).arg(home.join("root")))?;
         }
         Ok(())
     }
@@ -141,25 +112,14 @@ impl Debian {
             .iter()
             .map(|library| library.to_string_lossy())
             .collect();
-        let (loader, libraries, called) = (loader.display(), libraries.join(":"), self.called);
-        let program = root.join("usr/bin").join(self.program);
+        let (loader, libraries, called) = (loader.display(), libraries.join(":"), self.called());
+        let program = root.join(format!("usr/bin/{}-check-rdb", self.product));
         let program = program.display();
         Ok(format!(
             "#!/bin/sh\nexec '{loader}' --argv0 {called} --library-path '{libraries}' '{program}' \"$@\"\n"
         ))
     }
 }
-
-const DEPENDS: [&str; 8] = [
-    "depends",
-    "--recurse",
-    "--no-recommends",
-    "--no-suggests",
-    "--no-conflicts",
-    "--no-breaks",
-    "--no-replaces",
-    "--no-enhances",
-];
 
 /// Returns whether a line of the dependency list names a library, or the package itself. Other
 /// packages only prepare a system.

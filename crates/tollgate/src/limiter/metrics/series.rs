@@ -1,9 +1,6 @@
-use std::{
-    fmt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
 };
 
 use metrics::{
@@ -57,14 +54,13 @@ struct CheckSeries {
     others: Lock<Vec<DenialCounter>>,
 }
 
-/// Counts the denials of the policies with one name.
 struct DenialCounter {
     policy: Box<str>,
     counter: Counter,
 }
 
-/// Bounds the names of policies that become label values of one limiter. The names may be those of
-/// its tenants. Denials by policies of further names are counted as `other`.
+/// Bounds the names of policies that become label values of one limiter, whose tenants may bring
+/// many. Denials by policies of further names are counted as `other`.
 const MAX_NAMES: usize = 64;
 
 const OTHER: &str = "other";
@@ -144,7 +140,6 @@ impl LimiterMetrics {
         }
     }
 
-    /// Counts a check without a decision.
     pub(crate) fn record_error(&self, name: &str, policies: &PolicySet, error: &Error) {
         self.checks(name, policies).failed.increment(1);
         self.errors.increment(error.kind(), ERRORS, name);
@@ -350,12 +345,6 @@ fn limiter(name: &str) -> Label {
     Label::new("limiter", name.to_owned())
 }
 
-impl fmt::Debug for LimiterMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimiterMetrics").finish_non_exhaustive()
-    }
-}
-
 const FETCHES: &str = "tollgate_tenant_fetches_total";
 const TENANT_OUTAGE: &str = "tollgate_tenant_outage";
 const CACHED: &str = "tollgate_tenants_cached";
@@ -383,7 +372,6 @@ impl TenantMetrics {
         .increment(1);
     }
 
-    /// Sets the number of tenants in the cache.
     pub(crate) fn record_cached(&self, name: &str, cached: usize) {
         self.series(name).cached.set(cached as f64);
     }
@@ -522,11 +510,5 @@ impl PermitMetrics {
                 waiting: gauge!(WAITING, [policy()].to_vec()),
             }
         })
-    }
-}
-
-impl fmt::Debug for PermitMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitMetrics").finish_non_exhaustive()
     }
 }

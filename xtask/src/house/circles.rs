@@ -7,13 +7,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
 };
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use crate::{failure::Failure, workspace::Workspace};
+use super::{entries, read, root, written};
 
 /// The folders of the workspace that hold crates.
 const FOLDERS: [&str; 3] = ["crates", "tools", "."];
@@ -24,36 +23,6 @@ const HOUSES: [&str; 1] = ["crates/tollgate/src/redis/"];
 /// Re-exports of re-exports are followed this far; a longer chain is a circle of `use` items, which
 /// rustc rejects.
 const DEEPEST: usize = 32;
-
-/// Reads every crate and reports the circles of its rooms.
-///
-/// # Errors
-///
-/// Names every circle with the imports that close it.
-pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
-    let (mut found, mut count) = (Vec::new(), 0);
-    for folder in FOLDERS {
-        let folder = workspace.root().join(folder);
-        for entry in fs::read_dir(&folder).map_err(unreadable(&folder))? {
-            let sources = entry.map_err(unreadable(&folder))?.path().join("src");
-            if sources.is_dir() {
-                found.extend(Sources::read(&sources, workspace.root())?.circles());
-                count += 1;
-            }
-        }
-    }
-    if found.is_empty() {
-        eprintln!("no circle of rooms in {count} crates");
-        Ok(())
-    } else {
-        Err(Failure::new(found.join("\n")))
-    }
-}
-
-fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Failure {
-    let path = path.display().to_string();
-    move |error| Failure::new(format!("cannot read {path}: {error}"))
-}
 
 /// Returns the room of a file, as the beginning of its path.
 fn room(file: &str) -> &str {
@@ -96,20 +65,16 @@ struct Sources {
 
 impl Sources {
     /// Reads the crate with these sources; its files are named relative to `base`.
-    fn read(sources: &Path, base: &Path) -> Result<Self, Failure> {
+    fn read(sources: &Path, base: &Path) -> Self {
         let mut files = Vec::new();
-        list(sources, &mut files)?;
+        list(sources, &mut files);
         let has_library = sources.join("lib.rs").is_file();
         let mut crate_ = Self::default();
         for path in files {
-            let words = path
-                .strip_prefix(sources)
-                .unwrap_or(&path)
-                .with_extension("");
-            let mut module: Words = words
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect();
+            let words = path.strip_prefix(sources).expect("a file of the folder");
+            let words = words.with_extension("");
+            let words = words.iter().map(|word| word.to_string_lossy().into_owned());
+            let mut module: Words = words.collect();
             match module.last().map(String::as_str) {
                 // The root of a program beside a library is another crate.
                 Some("main") if has_library && module.len() == 1 => continue,
@@ -117,15 +82,9 @@ impl Sources {
                 Some("mod") => _ = module.pop(),
                 _ => {}
             }
-            let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
-            let tokens: TokenStream = text
-                .parse()
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-            let file = path
-                .strip_prefix(base)
-                .unwrap_or(&path)
-                .to_string_lossy()
-                .into_owned();
+            let tokens: TokenStream = read(&path).parse().expect("it compiles");
+            let file = path.strip_prefix(base).expect("a file of the folder");
+            let file = file.to_string_lossy().into_owned();
             crate_.modules.insert(module.clone(), file.clone());
             Reader {
                 sources: &mut crate_,
@@ -134,7 +93,7 @@ impl Sources {
             }
             .read(tokens);
         }
-        Ok(crate_)
+        crate_
     }
 
     /// Describes every circle of rooms: for each of its rooms the imports from the others.
@@ -238,16 +197,14 @@ fn name(path: &[String]) -> Option<&str> {
 }
 
 /// Lists the sources in a folder and those below.
-fn list(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    for entry in fs::read_dir(folder).map_err(unreadable(folder))? {
-        let path = entry.map_err(unreadable(folder))?.path();
+fn list(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in entries(folder) {
         if path.is_dir() {
-            list(&path, found)?;
+            list(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
     }
-    Ok(())
 }
 
 /// Reads the code of a module.
@@ -424,158 +381,136 @@ fn is_end(token: &TokenTree) -> bool {
         || matches!(token, TokenTree::Group(block) if block.delimiter() == Delimiter::Brace)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn no_rooms_of_a_crate_import_from_each_other() {
+    let crates = FOLDERS
+        .iter()
+        .flat_map(|folder| entries(&root().join(folder)));
+    let sources = crates.map(|crate_| crate_.join("src"));
+    let sources: Vec<_> = sources.filter(|folder| folder.is_dir()).collect();
+    assert!(sources.len() > 10);
+    let circles = sources
+        .iter()
+        .flat_map(|folder| Sources::read(folder, root()).circles());
+    let circles: Vec<_> = circles.collect();
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
 
-    /// Writes a crate of these files and returns its circles.
-    fn circles(files: &[(&str, &str)]) -> Vec<String> {
-        let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        for (name, text) in files {
-            let path = directory.path().join(name);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
-            fs::write(path, text).expect("the directory is ours");
-        }
-        Sources::read(directory.path(), directory.path())
-            .expect("the sources can be read")
-            .circles()
-    }
+/// Writes a crate of these files and returns its circles.
+fn circles(files: &[(&str, &str)]) -> Vec<String> {
+    let folder = written(files);
+    Sources::read(folder.path(), folder.path()).circles()
+}
 
-    #[test]
-    fn rooms_that_import_from_each_other_are_a_circle() {
-        for (a, b, expected) in [
-            (
-                "use crate::b::B;\npub struct A(B);",
-                "\nuse super::a::{A, other};",
-                "A, other",
-            ),
-            (
-                "pub fn a() { crate::b::B::new() }",
-                "\npub fn b() { assert!(super::a::A::new() > 1); }",
-                "A",
-            ),
-            (
-                "mod inner { use super::super::b::B; }",
-                "\nuse crate::a;\nfn b() { a::made_by_a_macro(); }",
-                "made_by_a_macro",
-            ),
-            (
-                "pin_project! { pub struct A { inner: crate::b::B } }",
-                "\npub struct B(Box<crate::a::A>);",
-                "A",
-            ),
-        ] {
-            let found = circles(&[("lib.rs", "mod a; mod b;"), ("a.rs", a), ("b.rs", b)]);
-            let line = if expected.contains('_') { 3 } else { 2 };
-            let from_b = format!("  b.rs:{line} takes {expected} from a.rs");
-            assert_eq!(
-                found,
-                [format!(
-                    "a circle of 2 rooms, a, b:\n  a.rs:1 takes B from b.rs\n{from_b}"
-                )]
-            );
-        }
-    }
-
-    #[test]
-    fn three_rooms_are_a_circle() {
-        let found = circles(&[
-            ("lib.rs", "mod a; mod b; mod c; mod d;"),
-            ("a.rs", "use crate::b::b;"),
-            ("b.rs", "use crate::c::c;"),
-            ("c.rs", "use crate::{a::a, d::d};"),
-            ("d.rs", "pub fn d() {}"),
-        ]);
-        assert!(
-            matches!(&found[..], [circle] if circle.starts_with("a circle of 3 rooms, a, b, c:\n")),
-            "{found:?}"
-        );
-    }
-
-    #[test]
-    fn a_re_export_leads_to_the_file_that_defines_the_name() {
-        let mut files = [
-            ("lib.rs", "mod room; mod user; pub use room::Inner;"),
-            (
-                "room/mod.rs",
-                "mod inner; mod other;\npub use inner::Inner;\npub(crate) use other::Other;",
-            ),
-            (
-                "room/inner.rs",
-                "use crate::user::User;\npub struct Inner(User);",
-            ),
-            (
-                "room/other.rs",
-                "use super::Inner;\npub struct Other(Inner);",
-            ),
-            ("user.rs", "use crate::Inner;\npub struct User(Box<Inner>);"),
-        ];
-        let (one, other) = (
-            "room/inner.rs:1 takes User from user.rs",
-            "user.rs:1 takes Inner from room/inner.rs",
-        );
+#[test]
+fn rooms_that_import_from_each_other_are_a_circle() {
+    for (a, b, expected) in [
+        (
+            "use crate::b::B;\npub struct A(B);",
+            "\nuse super::a::{A, other};",
+            "A, other",
+        ),
+        (
+            "pub fn a() { crate::b::B::new() }",
+            "\npub fn b() { assert!(super::a::A::new() > 1); }",
+            "A",
+        ),
+        (
+            "mod inner { use super::super::b::B; }",
+            "\nuse crate::a;\nfn b() { a::made_by_a_macro(); }",
+            "made_by_a_macro",
+        ),
+        (
+            "pin_project! { pub struct A { inner: crate::b::B } }",
+            "\npub struct B(Box<crate::a::A>);",
+            "A",
+        ),
+    ] {
+        let found = circles(&[("lib.rs", "mod a; mod b;"), ("a.rs", a), ("b.rs", b)]);
+        let line = if expected.contains('_') { 3 } else { 2 };
+        let from_b = format!("  b.rs:{line} takes {expected} from a.rs");
         assert_eq!(
-            circles(&files),
+            found,
             [format!(
-                "a circle of 2 rooms, room, user:\n  {one}\n  {other}"
+                "a circle of 2 rooms, a, b:\n  a.rs:1 takes B from b.rs\n{from_b}"
             )]
         );
-        // Without the import from `inner`, `mod.rs` and `lib.rs` are in no circle although all
-        // names pass through them.
-        files[2].1 = "pub struct Inner;";
-        assert_eq!(circles(&files), [""; 0]);
     }
+}
 
-    #[test]
-    fn one_room_one_file_tests_and_other_crates_make_no_circle() {
-        let found = circles(&[
-            (
-                "lib.rs",
-                "mod a; mod b; mod redis; mod c { pub struct C(super::D); } pub struct D(c::C);",
-            ),
-            (
-                "a.rs",
-                "pub struct A;\n#[cfg(test)] mod tests { use crate::b::B; }\n#[cfg(all(test, unix))] use crate::b::B;\n#[cfg(test)] mod far;",
-            ),
-            ("a/far.rs", "use crate::b::B;"),
-            (
-                "b.rs",
-                "use crate::{a::A, redis::R};\npub struct B(A);\nimpl B {\n  #[cfg(test)] fn c() { crate::c::C; }\n}",
-            ),
-            (
-                "redis/mod.rs",
-                "mod inner; pub(crate) use inner::R; fn f(b: u8) -> ::b::B { b; std::b::b() }",
-            ),
-            (
-                "redis/inner.rs",
-                "use super::R; use std::{fmt, b}; pub struct R(fmt::R);",
-            ),
-        ]);
-        assert_eq!(found, [""; 0]);
-    }
+#[test]
+fn three_rooms_are_a_circle() {
+    let found = circles(&[
+        ("lib.rs", "mod a; mod b; mod c; mod d;"),
+        ("a.rs", "use crate::b::b;"),
+        ("b.rs", "use crate::c::c;"),
+        ("c.rs", "use crate::{a::a, d::d};"),
+        ("d.rs", "pub fn d() {}"),
+    ]);
+    assert!(
+        matches!(&found[..], [circle] if circle.starts_with("a circle of 3 rooms, a, b, c:\n")),
+        "{found:?}"
+    );
+}
 
-    #[test]
-    fn a_room_is_a_folder_or_a_file_beside_the_root_of_a_crate() {
-        for (file, name) in [
-            (
-                "crates/tollgate/src/limiter/wait/queue.rs",
-                "crates/tollgate/src/limiter",
-            ),
-            (
-                "crates/tollgate/src/limiter.rs",
-                "crates/tollgate/src/limiter",
-            ),
-            (
-                "crates/tollgate/src/redis/server/health.rs",
-                "crates/tollgate/src/redis/server",
-            ),
-            (
-                "crates/tollgate/src/redis/store.rs",
-                "crates/tollgate/src/redis/store",
-            ),
-            ("crates/tollgate/src/lib.rs", "crates/tollgate/src/lib"),
-        ] {
-            assert_eq!(room(file), name);
-        }
-    }
+#[test]
+fn a_re_export_leads_to_the_file_that_defines_the_name() {
+    let mut files = [
+        ("lib.rs", "mod room; mod user; pub use room::Inner;"),
+        (
+            "room/mod.rs",
+            "mod inner; mod other;\npub use inner::Inner;\npub(crate) use other::Other;",
+        ),
+        (
+            "room/inner.rs",
+            "use crate::user::User;\npub struct Inner(User);",
+        ),
+        (
+            "room/other.rs",
+            "use super::Inner;\npub struct Other(Inner);",
+        ),
+        ("user.rs", "use crate::Inner;\npub struct User(Box<Inner>);"),
+    ];
+    let (one, other) = (
+        "room/inner.rs:1 takes User from user.rs",
+        "user.rs:1 takes Inner from room/inner.rs",
+    );
+    assert_eq!(
+        circles(&files),
+        [format!(
+            "a circle of 2 rooms, room, user:\n  {one}\n  {other}"
+        )]
+    );
+    // Without the import from `inner`, `mod.rs` and `lib.rs` are in no circle although all
+    // names pass through them.
+    files[2].1 = "pub struct Inner;";
+    assert_eq!(circles(&files), [""; 0]);
+}
+
+#[test]
+fn one_room_one_file_tests_and_other_crates_make_no_circle() {
+    let found = circles(&[
+        (
+            "lib.rs",
+            "mod a; mod b; mod redis; mod c { pub struct C(super::D); } pub struct D(c::C);",
+        ),
+        (
+            "a.rs",
+            "pub struct A;\n#[cfg(test)] mod tests { use crate::b::B; }\n#[cfg(all(test, unix))] use crate::b::B;\n#[cfg(test)] mod far;",
+        ),
+        ("a/far.rs", "use crate::b::B;"),
+        (
+            "b.rs",
+            "use crate::{a::A, redis::R};\npub struct B(A);\nimpl B {\n  #[cfg(test)] fn c() { crate::c::C; }\n}",
+        ),
+        (
+            "redis/mod.rs",
+            "mod inner; pub(crate) use inner::R; fn f(b: u8) -> ::b::B { b; std::b::b() }",
+        ),
+        (
+            "redis/inner.rs",
+            "use super::R; use std::{fmt, b}; pub struct R(fmt::R);",
+        ),
+    ]);
+    assert_eq!(found, [""; 0]);
 }

@@ -3,11 +3,9 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    Compat, Format, Limits, RuleError, RuleErrors, RuleSet,
-    compile::{Source, compile},
-    load,
-};
+use crate::{Compat, Format, Limits, RuleError, RuleErrors, RuleSet, load};
+
+use super::files::{Source, compile};
 
 impl RuleSet {
     /// Parses one text with the default options.

@@ -7,96 +7,43 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Component, Path, PathBuf},
-    process::Command,
 };
 
 use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 
-use crate::{
-    failure::{self, Failure},
-    names::Names,
-    workspace::Workspace,
-};
+use super::{files, names::Names, read, root, written};
 
 /// The file whose definitions rustdoc reads before those of the pages beside it.
 const FOR_RUSTDOC: &str = "links.md";
 
-/// Checks the links of all Markdown files that git knows or would add.
-///
-/// # Errors
-///
-/// Lists the links that lead nowhere.
-pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
-    let mut git = Command::new("git");
-    git.args([
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "-z",
-    ])
-    .current_dir(workspace.root());
-    let listed = failure::output(&mut git)?;
-    let exists = |path: &&str| workspace.root().join(path).is_file();
-    let files: Vec<_> = listed.split('\0').filter(exists).collect();
-    let is_page = |path: &&&str| path.ends_with(".md");
-    let pages: BTreeSet<_> = files.iter().filter(is_page).map(PathBuf::from).collect();
-    let names = Names::read(workspace.root(), &files)?;
-    let dead = dead(workspace.root(), &pages, &names)?;
-    if dead.is_empty() {
-        eprintln!(
-            "the links of {} pages lead somewhere, and the files and items that they name exist",
-            pages.len()
-        );
-        Ok(())
-    } else {
-        Err(Failure::new(format!(
-            "{} links or names lead nowhere:\n  {}",
-            dead.len(),
-            dead.join("\n  ")
-        )))
-    }
-}
-
-/// Returns a line for each link and each name of the pages that leads nowhere.
-fn dead(root: &Path, paths: &BTreeSet<PathBuf>, names: &Names) -> Result<Vec<String>, Failure> {
-    let mut pages = BTreeMap::new();
-    for path in paths {
-        let text = fs::read_to_string(root.join(path))
-            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
-        pages.insert(path.as_path(), Page::parse(&text));
-    }
+/// Returns a line for each link and each name of the pages among these files that leads nowhere.
+fn dead(root: &Path, files: &[String]) -> Vec<String> {
+    let names = Names::of(root, files);
+    let pages = files.iter().filter(|file| file.ends_with(".md"));
+    let pages: BTreeMap<&Path, Page> = pages
+        .map(|file| (Path::new(file), Page::parse(&read(&root.join(file)))))
+        .collect();
     let mut dead = Vec::new();
     for (&path, page) in &pages {
-        let mut found = page.loose_ends();
-        found.extend(page.code.iter().filter_map(|code| names.missing(code)));
         if path.ends_with(FOR_RUSTDOC) {
             continue;
         }
-        found.extend(
-            page.targets
-                .iter()
-                .filter_map(|target| nowhere(root, path, target, &pages)),
-        );
+        let mut found = page.loose_ends();
+        found.extend(page.code.iter().filter_map(|code| names.missing(code)));
+        let targets = page.targets.iter();
+        found.extend(targets.filter_map(|target| nowhere(root, path, target, &pages)));
         if let Some(rustdoc) = pages.get(path.with_file_name(FOR_RUSTDOC).as_path()) {
-            let missing = page
-                .defined
-                .iter()
-                .filter(|label| !rustdoc.defined.contains(*label));
-            found
-                .extend(missing.map(|label| {
-                    format!("[{label}] is not defined in {FOR_RUSTDOC}, for rustdoc")
-                }));
+            let missing = page.defined.difference(&rustdoc.defined);
+            found.extend(missing.map(|label| format!("[{label}] is not in {FOR_RUSTDOC}")));
         }
         dead.extend(
             found
-                .into_iter()
+                .iter()
                 .map(|what| format!("{}: {what}", path.display())),
         );
     }
-    Ok(dead)
+    dead
 }
 
 /// Returns what is wrong with a link from the page at `from`.
@@ -262,102 +209,55 @@ fn small(label: &str) -> String {
         .to_lowercase()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn every_link_and_every_name_of_the_repository_leads_somewhere() {
+    let dead = dead(root(), &files());
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
 
-    /// Writes pages into a folder, and returns what is wrong with their links.
-    fn dead_links(pages: &[(&str, &str)]) -> Vec<String> {
-        let folder = tempfile::tempdir().expect("a temporary directory can be made");
-        for (name, text) in pages {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
-            fs::write(path, text).expect("the directory is ours");
-        }
-        let names = Names::read(folder.path(), &[]).expect("no file");
-        dead(
-            folder.path(),
-            &pages.iter().map(|(name, _)| name.into()).collect(),
-            &names,
-        )
-        .expect("readable")
-    }
+/// Writes pages into a folder, and returns what is wrong with their links.
+fn dead_links(pages: &[(&str, &str)]) -> Vec<String> {
+    let names: Vec<_> = pages.iter().map(|(name, _)| (*name).to_owned()).collect();
+    dead(written(pages).path(), &names)
+}
 
-    #[test]
-    fn every_link_and_every_name_of_the_repository_leads_somewhere() {
-        check(&Workspace::load().expect("cargo metadata works here")).expect("no dead link");
-    }
+#[test]
+fn a_link_to_a_missing_file_or_heading_is_found() {
+    let a = "# The `RateLimit` field, [here](b.md)!\n## Two\n## Two\n```\n# no heading\n```\n\
+             [b](b.md) [c](c.md) [up](../d.md#x) [here](#two) [there](#there)\n[it][e]\n\n[e]: ../e.rs";
+    let b =
+        "[1](a.md#the-ratelimit-field-here) [2](a.md#two-1) [3](a.md#two-2) [4](a.md#no-heading)";
+    assert_eq!(
+        dead_links(&[("docs/a.md", a), ("docs/b.md", b)]),
+        [
+            "docs/a.md: ../e.rs: there is no e.rs",
+            "docs/a.md: c.md: there is no docs/c.md",
+            "docs/a.md: ../d.md#x: there is no d.md",
+            "docs/a.md: #there: docs/a.md has no heading \"there\"",
+            "docs/b.md: a.md#two-2: docs/a.md has no heading \"two-2\"",
+            "docs/b.md: a.md#no-heading: docs/a.md has no heading \"no-heading\"",
+        ]
+    );
+}
 
-    #[test]
-    fn a_link_to_a_missing_file_is_found() {
-        let pages = [
-            (
-                "docs/a.md",
-                "[b](b.md) [c](c.md) [up](../d.md#x)\n[it][e]\n\n[e]: ../e.rs",
-            ),
-            ("docs/b.md", ""),
-        ];
-        assert_eq!(
-            dead_links(&pages),
-            [
-                "docs/a.md: ../e.rs: there is no e.rs",
-                "docs/a.md: c.md: there is no docs/c.md",
-                "docs/a.md: ../d.md#x: there is no d.md",
-            ]
-        );
-    }
+#[test]
+fn code_has_no_links_and_names_files_that_exist_unless_it_is_a_block() {
+    let code = "`[a](b)` and `gone.rs` and\n\n```text\n[e](f) `gone.lua`\n```\n\n    - `x[0](1)`\n";
+    assert_eq!(dead_links(&[("a.md", code)]), ["a.md: there is no gone.rs"]);
+}
 
-    #[test]
-    fn a_link_to_a_missing_heading_is_found() {
-        let text =
-            "# The `RateLimit` field, [here](b.md)!\n## Two\n## Two\n```\n# no heading\n```\n";
-        let links = "[1](a.md#the-ratelimit-field-here) [2](a.md#two-1) [3](a.md#two-2) [4](a.md#no-heading)";
-        let dead = dead_links(&[("a.md", text), ("b.md", links)]);
-        assert_eq!(
-            dead,
-            [
-                "b.md: a.md#two-2: a.md has no heading \"two-2\"",
-                "b.md: a.md#no-heading: a.md has no heading \"no-heading\""
-            ]
-        );
-        assert_eq!(
-            dead_links(&[("a.md", "# Here\n[up](#here) [down](#there)")]),
-            ["a.md: #there: a.md has no heading \"there\""]
-        );
-    }
-
-    #[test]
-    fn links_in_code_are_none() {
-        let code = "`[a](b)` and `` `[c](d)` `` and\n\n```text\n[e](f)\n```\n\n    - `x[0](1)`\n";
-        assert_eq!(dead_links(&[("a.md", code)]), [""; 0]);
-    }
-
-    #[test]
-    fn a_file_that_does_not_exist_is_found_unless_a_block_names_it() {
-        let text = "See `gone.rs`.\n\n```\n`gone.lua`\n```\n";
-        assert_eq!(dead_links(&[("a.md", text)]), ["a.md: there is no gone.rs"]);
-    }
-
-    #[test]
-    fn a_label_is_defined_and_used() {
-        let page = "[text][one], [`Two`] and [`Three(n)`]. See\n[four]: this is text.\n\n[`two`]: a.md\n[four]: a.md\n[five]: a.md\n";
-        let dead = dead_links(&[("a.md", page)]);
-        let expected = [
-            "[`Three(n)`] is not defined",
-            "[one] is not defined",
-            "[five] is defined and not used",
-        ];
-        assert_eq!(dead, expected.map(|what| format!("a.md: {what}")));
-    }
-
-    #[test]
-    fn rustdoc_has_its_own_definition_of_each_link_of_a_guide() {
-        let guide = "[one] and [two].\n\n[one]: guide.md\n[two]: guide.md\n";
-        let rustdoc = "[one]: crate::One\n";
-        let dead = dead_links(&[("guide.md", guide), (FOR_RUSTDOC, rustdoc)]);
-        assert_eq!(
-            dead,
-            ["guide.md: [two] is not defined in links.md, for rustdoc"]
-        );
-    }
+#[test]
+fn a_label_is_defined_for_both_readers_and_used() {
+    let page = "[text][one], [`Two`] and [`Three(n)`]. See\n[four]: this is text.\n\n[`two`]: a.md\n[four]: a.md\n[five]: a.md\n";
+    let rustdoc = "[`two`]: crate::Two\n[four]: crate::Four\n";
+    let expected = [
+        "[`Three(n)`] is not defined",
+        "[one] is not defined",
+        "[five] is defined and not used",
+        "[five] is not in links.md",
+    ];
+    assert_eq!(
+        dead_links(&[("a.md", page), (FOR_RUSTDOC, rustdoc)]),
+        expected.map(|what| format!("a.md: {what}"))
+    );
 }

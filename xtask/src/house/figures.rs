@@ -1,24 +1,9 @@
-//! The pages for contributors, and the comparison, name what exists.
+//! What `docs/comparison.md` says of other limiters has a source, and its figures are those of the last
+//! run.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::collections::BTreeSet;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace is above")
-}
-
-fn page(name: &str) -> String {
-    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// Returns the pieces of code in a page: text in backticks outside of blocks.
-fn code(page: &str) -> Vec<&str> {
-    let prose = page.split("```").step_by(2);
-    prose
-        .flat_map(|text| text.split('`').skip(1).step_by(2))
-        .collect()
-}
+use super::page;
 
 /// A statement about a limiter: who, the feature, and what the cell says.
 type Statement = (String, String, String);
@@ -72,25 +57,6 @@ fn without_source(
         .map(|(limiter, feature, _)| (limiter.clone(), feature.clone()))
         .filter(|pair| !sources.contains(pair))
         .collect()
-}
-
-#[test]
-fn tests_in_the_page_about_security_exist() {
-    let page = page("SECURITY.md");
-    let named: Vec<_> = code(&page)
-        .into_iter()
-        .filter_map(|code| code.split_once(".rs::"))
-        .collect();
-    assert!(named.len() >= 5, "{named:?}");
-    for (file, function) in named {
-        let path = root().join("tests/tests").join(format!("{file}.rs"));
-        let source =
-            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(
-            source.contains(&format!("fn {function}(")),
-            "{file}.rs has no test {function}"
-        );
-    }
 }
 
 #[test]
@@ -163,99 +129,6 @@ fn figures_of_pages_are_those_of_the_last_run() {
     }
 }
 
-/// Returns the blocks of Rust in a page: the words behind the three ticks, and the code.
-fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
-    let blocks = page.split("\n```").skip(1).step_by(2);
-    blocks
-        .filter_map(|block| block.split_once('\n'))
-        .filter(|(words, _)| words.starts_with("rust"))
-}
-
-/// Returns whether rustdoc hides a line of this code, which readers of the page see.
-fn hides_a_line(code: &str) -> bool {
-    code.lines()
-        .map(str::trim_start)
-        .any(|line| line == "#" || line.starts_with("# "))
-}
-
-#[test]
-fn code_on_pages_hides_no_line_and_is_a_test() {
-    let list = Command::new("git")
-        .args(["ls-files", "*.md", "*.rs"])
-        .current_dir(root())
-        .output()
-        .expect("git lists the files");
-    let list = String::from_utf8(list.stdout).expect("names are UTF-8");
-    let exists = |name: &&str| root().join(name).is_file();
-    let (pages, sources): (Vec<_>, Vec<_>) = list
-        .lines()
-        .filter(exists)
-        .partition(|name| name.ends_with(".md"));
-    let sources: Vec<_> = sources.into_iter().map(page).collect();
-    let mut with_code = 0;
-    for name in pages {
-        let text = page(name);
-        for (words, code) in blocks(&text) {
-            with_code += 1;
-            assert!(!hides_a_line(code), "{name} hides a line of\n{code}");
-            assert!(!words.contains("ignore"), "{name} does not compile\n{code}");
-            let file = name.rsplit('/').next().unwrap_or(name);
-            let included = [format!("/{file}\")"), format!("(\"{file}\")")];
-            assert!(
-                sources
-                    .iter()
-                    .any(|source| included.iter().any(|it| source.contains(it))),
-                "no source includes {name} as a test of its code"
-            );
-        }
-    }
-    assert!(with_code > 40, "{with_code}");
-}
-
-#[test]
-fn pages_that_count_the_algorithms_count_those_that_exist() {
-    const WORDS: [&str; 8] = [
-        "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
-    ];
-    let rows = page("crates/tollgate/src/model/algorithm/mod.rs");
-    let count = rows
-        .lines()
-        .filter(|line| line.contains(" => ") && line.ends_with("\","))
-        .count();
-    let (algorithms, expected) = (page("docs/algorithms.md"), WORDS[count - 7]);
-    let (table, sections) = algorithms
-        .split_once("## How to choose")
-        .expect("the heading exists");
-    assert_eq!(
-        table.lines().filter(|line| line.starts_with("| [")).count(),
-        count,
-        "rows of docs/algorithms.md"
-    );
-    assert_eq!(
-        sections.matches("\n- *Guarantee*").count(),
-        count,
-        "sections of docs/algorithms.md"
-    );
-    for name in [
-        "CHANGELOG.md",
-        "crates/tollgate/README.md",
-        "docs/comparison.md",
-    ] {
-        let page = page(name).to_lowercase();
-        let phrases = |word: &str| {
-            [
-                format!("{word} algorithms"),
-                format!("[{word}](algorithms.md)"),
-            ]
-        };
-        let counts: Vec<_> = WORDS
-            .into_iter()
-            .filter(|word| phrases(word).iter().any(|it| page.contains(it)))
-            .collect();
-        assert_eq!(counts, [expected], "{name}");
-    }
-}
-
 #[test]
 fn a_cell_without_a_source_is_found() {
     let sources = sources("limiter\trows\tsource\nit\tform; `x`\t`a.rs` 1\nher\tclock\t2\n");
@@ -264,11 +137,4 @@ fn a_cell_without_a_source_is_found() {
     assert_eq!(without_source(&statements(table), &sources), [clock("it")]);
     let table = "| | it | her |\n|---|---|---|\n| clock | its | hers |";
     assert_eq!(without_source(&statements(table), &sources), [clock("it")]);
-}
-
-#[test]
-fn a_hidden_line_is_found() {
-    let text = "text\n\n```rust,no_run\n#[derive(Debug)]\nstruct A;\n```\n\n```sh\n# a comment\n```\n\n```rust\n  # let b = 1;\n```\n";
-    let found: Vec<_> = blocks(text).map(|(_, code)| hides_a_line(code)).collect();
-    assert_eq!(found, [false, true]);
 }
