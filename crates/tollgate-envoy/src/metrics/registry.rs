@@ -52,8 +52,11 @@ struct MetricsInner {
     response_time: Histogram,
 }
 
+/// Returns the units of one kind.
+type Units = fn(&Usage) -> u64;
+
 /// The counters of a rule: their names and their units.
-const KINDS: [(&str, fn(&Usage) -> u64); 6] = [
+const KINDS: [(&str, Units); 6] = [
     ("near_limit", |usage| usage.near),
     ("over_limit", |usage| usage.over),
     ("over_limit_with_local_cache", |usage| usage.over_from_cache),

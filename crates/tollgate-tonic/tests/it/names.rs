@@ -32,6 +32,9 @@ fn only_calls_of_the_named_services_are_selected() {
     }
 }
 
+/// Gives a name to a function that checks it.
+type Checked<'a> = &'a dyn Fn(&str);
+
 #[test]
 fn a_name_in_another_form_panics_with_the_form_and_the_name() {
     let limiters = || MethodLimiters::new(limiter(TWO));
@@ -40,7 +43,7 @@ fn a_name_in_another_form_panics_with_the_form_and_the_name() {
     let exempt = |name: &str| drop(limiters().exempt(name));
     let labels = |name: &str| drop(metric_labels([name]));
     let selected = |name: &str| drop(services([name]));
-    let cases: [(&dyn Fn(&str), &str, &str); 7] = [
+    let cases: [(Checked<'_>, &str, &str); 7] = [
         (
             &method,
             "SayHello",
