@@ -187,7 +187,6 @@
 
 #[cfg(feature = "http")]
 mod actions;
-mod builder;
 mod compat;
 mod compile;
 mod descriptor;
@@ -215,8 +214,8 @@ mod verdict;
 
 #[cfg(feature = "http")]
 pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch};
-pub use builder::RuleSetBuilder;
 pub use compat::Compat;
+pub use compile::RuleSetBuilder;
 pub use descriptor::{Descriptor, DescriptorEntry, LimitOverride};
 pub use document::{Format, Limits};
 pub use error::{RuleError, RuleErrorKind, RuleErrors};
@@ -234,8 +233,8 @@ pub use rule::{Limit, Rule, RuleMetadata};
 pub use rule_set::{RuleSet, level::MatchedBy};
 pub use unit::{Unit, UnknownUnit};
 pub use verdict::{
-    Code, CurrentLimit, DescriptorOutcome, GlobalModes, LimitHeaders, Plan, Planned, RequestError,
-    Status, Treatment, Verdict,
+    Code, CurrentLimit, DescriptorOutcome, GlobalModes, Plan, Planned, RequestError, Status,
+    Treatment, Verdict,
 };
 
 /// Compiles the examples of the README with the tests.

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "http")]
 mod actions;
+mod builder;
 mod compiler;
 mod descriptor;
 mod errors;
@@ -17,6 +18,6 @@ mod metadata;
 mod networks;
 mod priorities;
 
-pub(crate) use files::{Options, Source, compile};
+pub use builder::RuleSetBuilder;
 #[cfg(feature = "spring")]
 pub(crate) use {errors::Errors, fields::listed};

@@ -40,8 +40,8 @@ impl Demand {
         self.asked = self.asked.saturating_add(units);
     }
 
-    /// Returns the units to ask for with a call: those of a generation at the present rate, or none
-    /// when a lease does not pay.
+    /// Returns the units to ask for with a call: what a generation spends at the present rate, or
+    /// none when a lease does not pay.
     pub(crate) fn want(&mut self, now_us: u64, lease: Lease) -> u64 {
         let passed_us = now_us.saturating_sub(self.called_us) as f64;
         if passed_us > 0.0 {
