@@ -59,7 +59,7 @@ async fn main() {
 async fn spend(limiter: Limiter, task: u64) -> Vec<String> {
     let mut state = task * 0x9e37_79b9 + u64::from(std::process::id());
     let mut lines = Vec::new();
-    for _ in 0..policies::CHECKS / TASKS {
+    for _ in 0..policies::checks() / TASKS {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);

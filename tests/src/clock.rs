@@ -3,10 +3,11 @@
 use std::{
     env,
     ffi::OsString,
-    fs::File,
+    fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
+    sync::LazyLock,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -18,8 +19,8 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clock/clock.c");
 /// moves it while they run, forward and back. It must outlive them. Their monotonic clocks stay
 /// those of the system.
 ///
-/// It is a library written in C that the processes load first, on Linux only. Creating a clock
-/// compiles it.
+/// It is a library written in C that the processes load first, on Linux only. Creating the first
+/// clock compiles it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,7 +55,7 @@ impl WallClock {
             .prefix("tollgate-clock-")
             .tempdir()
             .expect("a temporary directory can be made");
-        compile(&library(directory.path()));
+        fs::write(library(directory.path()), &*LIBRARY).expect("it is our directory");
         let offset = File::options()
             .read(true)
             .write(true)
@@ -151,6 +152,14 @@ fn library(directory: &Path) -> PathBuf {
 fn file(directory: &Path) -> PathBuf {
     directory.join("offset")
 }
+
+/// Compiled once in a program.
+static LIBRARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let into = library(directory.path());
+    compile(&into);
+    fs::read(into).expect("it was just compiled")
+});
 
 fn compile(into: &Path) {
     let compiler = env::var_os("C_COMPILER")

@@ -18,6 +18,9 @@ use crate::{child_guard::ChildGuard, wait};
 /// The longest time in which a program is ready, and in which it ends.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// The variable by which `cargo xtask test` says that all examples and programs are built.
+const ARE_BUILT: &str = "TEST_PROGRAMS_ARE_BUILT";
+
 /// A running program. Dropping the value kills it, which happens with the test process at the
 /// latest.
 #[derive(Debug)]
@@ -84,8 +87,7 @@ impl Process {
     /// Builds an example of the workspace and returns the command that runs it, without `LISTEN`
     /// and `REDIS_URL`.
     ///
-    /// `cargo xtask test` has built it with the same options, so that no work is left then. A test
-    /// program looks once for each example.
+    /// A test program looks once for each example, unless `cargo xtask test` says that all are built.
     ///
     /// # Panics
     ///
@@ -267,13 +269,13 @@ fn command(program: &Path) -> Command {
     command
 }
 
-/// Builds an example or a program, unless this program has done so: with the profile and the
+/// Builds an example or a program, unless that has been done: with the profile and the
 /// features of the tests, and with the configuration that `cargo xtask` names, so that nothing is
 /// compiled twice.
 fn built_once(kind: &str, name: &str) {
     static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-    if !current.contains(name) {
+    if env::var_os(ARE_BUILT).is_none() && !current.contains(name) {
         let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         forget_package(&mut build);
         build

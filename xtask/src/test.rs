@@ -1,9 +1,9 @@
 //! `cargo xtask test`: finds what the tests need, then runs every test.
 
-use std::{io, process::Command};
+use std::{cmp::Reverse, io, process::Command};
 
 use crate::{
-    failure::Failure,
+    failure::{self, Failure},
     need,
     programs::{self, Job, Program},
     times::Times,
@@ -11,16 +11,17 @@ use crate::{
 };
 
 /// The programs that take longest, which start first, so that the last one does not run alone. The
-/// first one computes all the time. The next ones wait for servers, and so run beside it.
+/// first one computes all the time, as the fifth, which follows it. Those between them wait for
+/// servers, and so run beside it. The others follow by the time that they took last.
 const LONGEST: [&str; 8] = [
     "tests scripts",
+    "tests processes",
     "tests topology",
     "tests store",
-    "tests processes",
+    "tests laws",
     DOC_TESTS,
     "tests permits",
-    "tests templates",
-    "tollgate lib",
+    "tests model",
 ];
 
 /// The title of the doc tests, which are compiled as they run.
@@ -35,12 +36,16 @@ const COMPILING: [&str; 4] = [
     "workers_and_instances_of_actix_web_share_a_limit",
 ];
 
-/// How long streams of random steps are in a full run: ten times as long as without these.
+/// Tells the programs that what they start is built: the examples, and the programs that no test of
+/// a package of their own builds. A single program builds what it starts.
+const ARE_BUILT: &str = "TEST_PROGRAMS_ARE_BUILT";
+
+/// How long streams of random steps are in a full run: 25 and ten times as long as without these.
 const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "100000"), ("PAIRS_REQUESTS", "6000")];
 
 /// What a run says that is not full.
-const SHORT: &str = "left out: the tests of the tools, four tests that compile what no other test needs, and nine tenths of \
-                     the random streams; `cargo xtask test --full` runs them";
+const SHORT: &str = "left out: the tests of the tools, four tests that compile what no other test needs, and most of the \
+                     random streams; `cargo xtask test --full` runs them";
 
 /// The arguments: whether everything runs, how often, the program, and what to choose of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +74,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let selection = options.selection(&workspace);
     let mut programs = programs::compile(&workspace, options.is_full, &selection)?;
+    let is_whole = selection.is_empty();
+    if is_whole {
+        let mut others = vec!["--examples", "--bin", "quickstart"];
+        if options.is_full {
+            others.extend(["--bin", "actix"]);
+        }
+        failure::run(&mut workspace.cargo_build(&others))?;
+    }
     let libraries = programs::libraries()?;
     programs.retain(|program| options.program.is_none_or(|name| program.is(name)));
     programs.retain(|program| needs.is_ok() || runs_without_servers(program));
@@ -83,6 +96,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             .collect();
         for job in &mut jobs {
             workspace.build_alike(&mut job.command);
+            if is_whole {
+                job.command.env(ARE_BUILT, "1");
+            }
             job.command.args(options.choice);
             if options.is_full {
                 job.command.envs(FULL);
@@ -94,11 +110,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         if options.program.is_none() {
             jobs.push(doc_tests(&workspace, options.is_full, needs.is_ok()));
         }
+        let mut times = Times::load(workspace.target());
         jobs.sort_by_key(|job| {
-            LONGEST
-                .iter()
-                .position(|title| *title == job.title)
-                .unwrap_or(LONGEST.len())
+            let place = LONGEST.iter().position(|title| *title == job.title);
+            (
+                place.unwrap_or(LONGEST.len()),
+                Reverse(times.of(&job.title)),
+            )
         });
         for job in &mut jobs {
             job.command.envs(
@@ -112,7 +130,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
                 job.command.env_remove("CI");
             }
         }
-        let mut times = Times::load(workspace.target());
         let of_round = programs::run(jobs, &times, &mut io::stdout())?;
         if options.choice.is_empty() && times.save(programs::took(&of_round)).is_err() {
             eprintln!("the times of the programs cannot be kept for the next run");

@@ -32,6 +32,11 @@ impl Times {
         }
     }
 
+    /// Returns the seconds that a program took the last time.
+    pub(crate) fn of(&self, title: &str) -> Option<u64> {
+        self.seconds.get(title).copied()
+    }
+
     /// Writes the times of these programs for the next run.
     ///
     /// # Errors
@@ -60,7 +65,7 @@ impl Times {
     ) -> Option<u64> {
         let (mut sum, mut longest) = (0, 0);
         for (title, ran) in not_ended {
-            let rest = self.seconds.get(title)?.saturating_sub(ran.as_secs());
+            let rest = self.of(title)?.saturating_sub(ran.as_secs());
             sum += rest;
             longest = longest.max(rest);
         }
@@ -83,6 +88,7 @@ mod tests {
         times.save(done.into_iter()).expect("the directory is ours");
 
         let times = Times::load(directory.path());
+        assert_eq!((times.of("tests laws"), times.of("new")), (Some(30), None));
         assert_eq!(times.left(not_ended.into_iter(), 2), Some(60));
         assert_eq!(times.left(not_ended.into_iter(), 1), Some(90));
         assert_eq!(times.left([("new", seconds(0))].into_iter(), 2), None);

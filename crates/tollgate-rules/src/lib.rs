@@ -214,6 +214,7 @@ mod verdict;
 
 #[cfg(feature = "http")]
 pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch};
+
 pub use compat::Compat;
 pub use compile::RuleSetBuilder;
 pub use descriptor::{Descriptor, DescriptorEntry, LimitOverride};

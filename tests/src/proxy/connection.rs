@@ -46,8 +46,10 @@ pub(super) async fn forward(mut client: TcpStream, orders: watch::Receiver<Order
     let is_forgotten = |orders: &Orders| orders.forgets != forgets;
     let mut seen = orders.clone();
     let end = tokio::select! {
-        end = between(&mut client, &orders) => Some(end),
+        // A connection that is refused never reaches the target.
+        biased;
         end = ordered(orders.clone(), resets) => Some(end),
+        end = between(&mut client, &orders) => Some(end),
         () = async { drop(seen.wait_for(is_forgotten).await) } => None,
     };
     let end = match end {

@@ -2,10 +2,13 @@
 
 use std::{
     ffi::OsString,
+    io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Mutex,
 };
+
+use tempfile::TempDir;
 
 use super::{RedisServer, binary, launch};
 use crate::ports;
@@ -143,10 +146,7 @@ impl Builder {
         if !self.arguments_since_7.is_empty() && binary::major(binary) >= 7 {
             self.arguments.append(&mut self.arguments_since_7);
         }
-        let directory = tempfile::Builder::new()
-            .prefix("tollgate-redis-")
-            .tempdir()
-            .expect("a temporary directory can be made");
+        let directory = directory().expect("a temporary directory can be made");
         let has_bus = self.has_bus && binary::major(binary) >= 7;
         // Each attempt has ports of its own.
         let (settings, port, tls_port, running) = (0..ATTEMPTS)
@@ -172,4 +172,13 @@ impl Builder {
             connection: Mutex::new(None),
         }
     }
+}
+
+/// Makes the directory of a server, in memory where that is possible: a server of a cluster waits for
+/// the disk each time that a slot moves.
+fn directory() -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("tollgate-redis-");
+    let in_memory = builder.tempdir_in("/dev/shm");
+    in_memory.or_else(|_| builder.tempdir())
 }

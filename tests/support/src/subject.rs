@@ -1,6 +1,9 @@
 //! One interface to all stores on a clock that the test moves, so that every law is written once.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use crate::calls::Script;
 use tollgate::{
@@ -326,6 +329,9 @@ pub struct InRedis {
     pub client: Client,
     now_us: u64,
     loaded: HashSet<String>,
+    /// A set for each script: scripts end with the last set that uses them, and streams draw the same
+    /// ones again.
+    pub(crate) kept: HashMap<String, PolicySet>,
 }
 
 impl InRedis {
@@ -348,6 +354,7 @@ impl InRedis {
             client,
             now_us: START_US,
             loaded: HashSet::new(),
+            kept: HashMap::new(),
         }
     }
 

@@ -12,7 +12,7 @@ use tollgate::{
 };
 use tollgate_test_support::{
     Dice, InMemory, InRedis, Subject, calls::Script, decided_at, integers, patient_limiter,
-    policies,
+    policies, stream,
 };
 
 use crate::{drain, key, micros, remaining};
@@ -61,7 +61,7 @@ fn period_us(set: &PolicySet) -> u64 {
 /// Tries a law with drawn calendars on both stores, more often in process, where a try is cheap.
 fn on_both(law: impl Fn(&mut dyn Subject, &mut Dice, &PolicySet)) {
     let mut redis = InRedis::new();
-    for seed in 0..300 {
+    for seed in 0..stream::part_of(300) {
         let draw = |dice: &mut Dice| {
             let amount = 1 + dice.below(20);
             drawn(dice, amount)
@@ -71,7 +71,7 @@ fn on_both(law: impl Fn(&mut dyn Subject, &mut Dice, &PolicySet)) {
         let (set, mut memory) = (draw(&mut dice), InMemory::new());
         memory.set_now(start(&mut dice));
         law(&mut memory, &mut dice, &set);
-        if seed < 60 {
+        if seed < stream::part_of(60) {
             let mut dice = Dice::new(seed);
             redis.run(&["FLUSHALL"]);
             let set = draw(&mut dice);
@@ -592,7 +592,7 @@ fn law_09_a_state_of_another_unit_with_the_same_start_expires_with_its_own_perio
 #[test]
 fn a_process_whose_clock_is_a_period_off_gets_the_same_decisions() {
     let mut redis = InRedis::new();
-    for seed in 0..200 {
+    for seed in 0..stream::part_of(200) {
         redis.run(&["FLUSHALL"]);
         let (mut dice, mut exact) = (Dice::new(seed), InMemory::new());
         let amount = 1 + dice.below(5);

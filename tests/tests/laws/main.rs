@@ -53,7 +53,7 @@ fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
             postgres.set_now(START_US);
             law(&mut postgres, &mut Dice::new(0), algorithm);
         }
-        for seed in 0..12 {
+        for seed in 0..stream::part_of(12) {
             redis.run(&["FLUSHALL"]);
             redis.set_now(START_US);
             law(&mut redis, &mut Dice::new(seed), algorithm);

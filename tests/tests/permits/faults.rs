@@ -46,7 +46,7 @@ async fn lost_replies() {
 async fn calls_that_break_with_their_connection_are_never_counted_twice() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::connect(server.url_at(proxy.addr()))
+    let store = RedisStore::connect(server.url_at(proxy.addr()) + "?connect_timeout=1m")
         .await
         .expect("a store");
     let limiter = impatient(store, TWO);

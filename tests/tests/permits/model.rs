@@ -13,7 +13,7 @@ use tollgate::{
     store::{PermitGrant, PermitOutcome},
     testing::{self, PermitState},
 };
-use tollgate_test_support::{Dice, START_US};
+use tollgate_test_support::{Dice, START_US, stream};
 
 /// The permits of a replica: the file of the library.
 #[allow(dead_code, reason = "the library uses what is left over here")]
@@ -24,6 +24,7 @@ use pool::{Granted, PermitPool, PoolCall, PoolRules};
 
 const LIFE_US: u64 = 1_000_000;
 const MOST: u64 = 8;
+/// In a full run.
 const RUNS: u64 = 1_400;
 const STEPS: u64 = 400;
 
@@ -537,7 +538,8 @@ impl World {
 #[test]
 fn no_schedule_holds_more_than_the_limit_and_every_permit_comes_back() {
     let (mut grants, mut lost, mut withheld) = (0, 0, 0);
-    for seed in 0..RUNS {
+    let runs = stream::part_of(RUNS);
+    for seed in 0..runs {
         let mut world = World::new(seed);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..STEPS {
@@ -554,7 +556,7 @@ fn no_schedule_holds_more_than_the_limit_and_every_permit_comes_back() {
     }
     // The schedules reach what they are about.
     assert!(
-        grants > 20_000 && lost > 50 && withheld > 1_000,
-        "{grants} grants, {lost} losses, {withheld} withheld"
+        grants > 14 * runs && 28 * lost > runs && 2 * withheld > runs,
+        "{grants} grants, {lost} losses, {withheld} withheld in {runs} runs"
     );
 }

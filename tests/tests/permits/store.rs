@@ -7,9 +7,12 @@ use tollgate_test_support::{
     Deployment, Kind, PATIENCE,
     permits::{held_by_all, holders},
 };
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{RedisServer, machine, wait};
 
 use crate::{replica, take, undisturbed};
+
+/// Permits that are idle go back after a third of it.
+const LIFE: Duration = Duration::from_secs(12);
 
 async fn replicas_share_one_limit(deployment: &Deployment) {
     let stores = [(); 3].map(|()| deployment.builder("permits").build().expect("a store"));
@@ -79,15 +82,19 @@ fn replicas_share_one_limit_on_valkey() {
     });
 }
 
-#[tokio::test]
-async fn a_65th_replica_is_refused_and_counts_nothing() {
+#[test]
+fn a_65th_replica_is_refused_and_counts_nothing() {
+    machine::undisturbed_async(LIFE / 3, 1, sixty_five_replicas);
+}
+
+async fn sixty_five_replicas() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for policy in [
         Concurrency::new("jobs", 1_000).exact(),
         Concurrency::new("jobs", 1_000),
     ] {
-        let policy = policy.with_life(PATIENCE);
+        let policy = policy.with_life(LIFE);
         // Each limiter is a replica of its own.
         let replicas: Vec<_> = (0..65)
             .map(|_| replica(store.clone(), policy.clone()))

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    process::Command,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -18,10 +19,12 @@ type Counts = BTreeMap<String, (u64, u64)>;
 
 fn ask(amount: u64, seconds: u64) -> Counts {
     let server = RedisServer::start();
+    let program = Process::example("customers").get_program().to_owned();
+    // After the program was built.
     let from = SystemTime::now() + Duration::from_secs(2);
     let from = from.duration_since(UNIX_EPOCH).expect("a time").as_micros();
     let start = |replica: u64| {
-        let mut command = Process::example("customers");
+        let mut command = Command::new(&program);
         command
             .env("URL", server.url())
             .env("AMOUNT", amount.to_string())

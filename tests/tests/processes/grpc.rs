@@ -4,6 +4,7 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -170,17 +171,24 @@ async fn two_servers() {
     assert!(one.interrupt().success() && other.terminate().success());
 }
 
+/// Two clients ask for more than two bursts, which is the most that is there when the machine stands
+/// still for a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_waits_for_the_retry_delay_and_is_served_twelve_times() {
     let (_server, address) = start("grpc_server", None);
-    let mut command = Process::example("grpc_client");
-    command.arg(format!("http://{address}"));
-    let client = Process::start(command, "12: Hello Ada!");
-    let output = client.output();
-    assert_eq!(output.matches("Hello Ada!").count(), 12, "{output}");
+    let start = || {
+        let mut command = Process::example("grpc_client");
+        command.arg(format!("http://{address}"));
+        thread::spawn(move || Process::start(command, "12: Hello Ada!").output())
+    };
+    let outputs = [start(), start()].map(|client| client.join().expect("a client"));
+    for output in &outputs {
+        assert_eq!(output.matches("Hello Ada!").count(), 12, "{output}");
+    }
+    let waits = "rate limit exceeded (greeter: 5 per 1s, 10 at once), waiting";
     assert!(
-        output.contains("rate limit exceeded (greeter: 5 per 1s, 10 at once), waiting"),
-        "{output}"
+        outputs.iter().any(|output| output.contains(waits)),
+        "{outputs:?}"
     );
 }
 

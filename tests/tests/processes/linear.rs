@@ -133,7 +133,7 @@ fn is_linear(name: &str) {
         .windows(2)
         .filter(|pair| pair[0].process != pair[1].process)
         .count();
-    assert_eq!(records.len(), PROCESSES * policies::CHECKS as usize);
+    assert_eq!(records.len(), PROCESSES * policies::checks() as usize);
     assert!(
         records.iter().all(|it| it.at_us > 0),
         "every reply carries the server's time"

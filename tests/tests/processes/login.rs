@@ -178,7 +178,7 @@ fn the_handler_denies_as_the_layer_does() {
             .expect("a wait")
             .parse()
             .expect("seconds");
-        assert!((290..=300).contains(&seconds), "{seconds}");
+        assert!((240..=300).contains(&seconds), "{seconds}");
     }
     assert_eq!(
         without_digits(&by_layer.head.join("\n")),

@@ -5,7 +5,7 @@ use tollgate_test_support::{PATIENCE, decided};
 use tollgate_tests::{Process, RedisServer, ports, wait};
 
 /// So slow that no unit accrues while a test runs.
-const DAILY: Policy = Policy::fixed_window("exports", Quota::per_day(24));
+const DAILY: Policy = Policy::window_from_first_hit("exports", Quota::per_day(24));
 
 #[tokio::test]
 async fn another_program_under_the_same_prefix_takes_no_share_of_a_quota() {

@@ -21,7 +21,7 @@ fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
             &mut server,
             Stream::nested,
             algorithm,
-            0..stream::part_of(5),
+            0..stream::part_of(10),
         );
     }
 }
@@ -34,7 +34,7 @@ fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
             &mut server,
             Stream::branched,
             algorithm,
-            0..stream::part_of(5),
+            0..stream::part_of(10),
         );
     }
 }
@@ -47,7 +47,7 @@ fn checks_under_ceilings_agree_with_their_scripts() {
             &mut server,
             Stream::capped,
             algorithm,
-            0..stream::part_of(10),
+            0..stream::part_of(20),
         );
     }
 }
@@ -60,7 +60,7 @@ fn looks_agree_with_their_scripts() {
             &mut server,
             Stream::changing,
             algorithm,
-            0..stream::part_of(3),
+            0..stream::part_of(6),
         );
     }
 }
@@ -81,7 +81,7 @@ fn every_algorithm_agrees_with_its_script_on_valkey() {
             &mut valkey,
             Stream::new,
             algorithm,
-            1_000_000..1_000_000 + stream::part_of(3),
+            1_000_000..1_000_000 + stream::part_of(6),
         );
     }
 }

@@ -7,7 +7,7 @@ use tollgate::{
 use tollgate_test_support::{
     InMemory, InRedis, Subject,
     calls::{MixedBatch, MixedSubject, Script},
-    stream::figures,
+    stream::{self, figures},
 };
 
 fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
@@ -132,13 +132,16 @@ fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
         let reply = redis.run(&batch.call(Some(oracle.now())));
         assert!(!reply.is_error(), "{}", reply.text());
         assert!(reply.bytes().len() > WORDS * 8, "{}", reply.bytes().len());
-        for (key, decided) in (0..).zip(batch.decisions(reply.bytes()).expect("decisions")) {
-            let MixedSubject { key, tag, runs, .. } = subject(key);
+        for (at, decided) in (0..).zip(batch.decisions(reply.bytes()).expect("decisions")) {
+            let MixedSubject { key, tag, runs, .. } = subject(at);
             for (decided, (costs, _)) in decided.iter().zip(runs) {
                 for decision in decided {
                     let expected = oracle.check_costs(&set, &key, &costs, &tag);
                     assert_eq!(figures(decision), figures(&expected), "{key:?} of {set:?}");
                 }
+            }
+            if at % 25 >= stream::part_of(25) {
+                continue;
             }
             for policy in set.iter() {
                 assert_eq!(

@@ -50,7 +50,7 @@ fn a_mixed_batch_decides_as_the_same_checks_one_by_one_at_a_server() {
         &mut InRedis::new(),
         || Box::new(InRedis::new()),
         stream::part_of(2),
-        40,
+        stream::part_of(40).max(8) as usize,
         MixedStream::new,
     );
 }

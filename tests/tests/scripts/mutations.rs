@@ -583,7 +583,7 @@ fn every_mutant_of_a_ceiling_is_found() {
 fn find(mutants: &[Mutants], stream: fn(u64, Algorithm) -> Stream) {
     let mut redis = InRedis::new();
     find_mutants(mutants, |algorithm, alter| {
-        (0..30)
+        (0..60)
             .any(|seed| stream::compare(&mut redis, &mut stream(seed, algorithm), alter).is_err())
     });
 }

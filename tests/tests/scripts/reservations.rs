@@ -31,7 +31,7 @@ fn reservations_on_valkey_agree_with_the_rust_functions() {
             &mut valkey,
             Stream::reserving,
             algorithm,
-            1_000_000..1_000_000 + stream::part_of(2),
+            1_000_000..1_000_000 + stream::part_of(4),
         );
     }
 }
@@ -290,7 +290,7 @@ a log owes without bound
 fn every_mistake_in_the_scripts_of_reservations_is_found() {
     let mut redis = InRedis::new();
     find_mutants(MUTANTS, |algorithm, alter| {
-        (0..20).any(|seed| {
+        (0..40).any(|seed| {
             stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), alter).is_err()
         })
     });

@@ -18,7 +18,7 @@ use tollgate_tests::{Mode, Proxy, RedisServer, ports, refusing_state, wait};
 pub(crate) const SHORT: Duration = Duration::from_millis(30);
 
 /// So large and slow that no unit accrues and no check is denied while a test runs.
-const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(1_000_000));
+const LARGE: Policy = Policy::window_from_first_hit("large", Quota::per_day(1_000_000));
 
 pub(crate) fn limiter(store: &RedisStore, deadline: Duration, outage: Outage) -> Limiter {
     Limiter::builder(store.clone())
@@ -208,7 +208,9 @@ async fn refusals_by_configuration_do_not_open_the_breaker() {
         "+ping",
     ];
     assert!(!server.command(&rights).is_error());
-    let store = RedisStore::connect(format!("redis://less:secret@{}", server.addr()))
+    let store = RedisStore::builder(format!("redis://less:secret@{}", server.addr()))
+        .connect_timeout(PATIENCE)
+        .connect()
         .await
         .expect("a store");
     let limiter = limiter(&store, PATIENCE, Outage::Closed);

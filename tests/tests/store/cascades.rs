@@ -8,6 +8,8 @@ use tollgate::{
 };
 use tollgate_test_support::{Deployment, Kind, patient_limiter, remaining_of_each};
 
+use crate::suite::run;
+
 const PLAN: Policy = Policy::fixed_window("plan", Quota::new(100, DECADE));
 const CREDITS: Policy = Policy::fixed_window("credits", Quota::new(50, DECADE));
 /// The pool of the organisation, whose key is the outer level.
@@ -66,15 +68,12 @@ async fn settled_in_reverse_order(deployment: &Deployment) {
 
 #[tokio::test]
 async fn a_cascade_is_settled_in_reverse_order() {
-    let deployment = Deployment::start(Kind::Server, "a_cascade_is_settled_in_reverse_order");
-    settled_in_reverse_order(&deployment.expect("a server")).await;
+    run(Kind::Server, "", settled_in_reverse_order).await;
 }
 
 #[tokio::test]
 async fn a_cascade_is_settled_in_reverse_order_in_a_cluster() {
-    let name = "a_cascade_is_settled_in_reverse_order_in_a_cluster";
-    let deployment = Deployment::start(Kind::Cluster, name);
-    settled_in_reverse_order(&deployment.expect("a cluster")).await;
+    run(Kind::Cluster, "", settled_in_reverse_order).await;
 }
 
 /// Counts what many callers were admitted, and what is left then.

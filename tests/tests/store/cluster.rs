@@ -93,6 +93,7 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         assert_eq!(findings, [], "{query}");
     }
     let error = RedisStore::builder(RedisSource::cluster(urls("blind", "")))
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect_err("the user may not read the slots");
@@ -101,7 +102,7 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         .into_iter()
         .map(|url| url.replace("secret", "hunter2"))
         .collect();
-    let store = RedisStore::builder(RedisSource::cluster(wrong));
+    let store = RedisStore::builder(RedisSource::cluster(wrong)).connect_timeout(PATIENCE);
     let error = store.connect().await.expect_err("the password is wrong");
     assert_eq!(error.kind(), ErrorKind::Authentication);
     assert!(!format!("{error} {error:?}").contains("hunter2"));
@@ -112,6 +113,7 @@ async fn every_master_is_diagnosed_and_a_finding_is_reported_once() {
     let cluster = cluster().await;
     let store = RedisStore::builder(RedisSource::cluster(cluster.urls()))
         .prefix("diagnosis")
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect("a store");
@@ -141,6 +143,7 @@ async fn branches_in_different_slots_are_refused_and_nothing_is_charged() {
     let cluster = cluster().await;
     let store = RedisStore::builder(RedisSource::cluster(cluster.urls()))
         .prefix("slots")
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect("a store");

@@ -8,7 +8,7 @@ use tollgate_test_support::{PATIENCE, decided, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 /// So large and slow that no check is denied while a test runs.
-const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(1_000_000));
+const LARGE: Policy = Policy::window_from_first_hit("large", Quota::per_day(1_000_000));
 
 /// A deadline that a slow machine keeps with a near server.
 const DEADLINE: Duration = Duration::from_millis(150);

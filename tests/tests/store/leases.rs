@@ -7,6 +7,8 @@ use tollgate::{Cost, Lease, Limiter, MemoryStore, Policy, PolicySet, Quota, Redi
 use tollgate_test_support::{Deployment, Kind, PATIENCE, decided_at, patient_limiter, remaining};
 use tollgate_tests::{RedisServer, machine, wait};
 
+use crate::suite::run;
+
 /// The commands by which scripts run.
 const SCRIPTS: &[&str] = &["eval", "evalsha"];
 
@@ -75,23 +77,22 @@ async fn most_checks_make_no_trip(deployment: &Deployment) {
 
 #[tokio::test]
 async fn most_checks_of_a_hot_key_make_no_trip_and_the_quota_is_spent_exactly() {
-    let test = "most_checks_of_a_hot_key_make_no_trip_and_the_quota_is_spent_exactly";
-    most_checks_make_no_trip(&Deployment::start(Kind::Server, test).expect("a server")).await;
+    run(Kind::Server, "", most_checks_make_no_trip).await;
 }
 
 #[tokio::test]
 async fn a_cluster_leases() {
-    most_checks_make_no_trip(
-        &Deployment::start(Kind::Cluster, "a_cluster_leases").expect("a cluster"),
-    )
-    .await;
+    run(Kind::Cluster, "", most_checks_make_no_trip).await;
 }
 
 #[tokio::test]
 async fn valkey_leases() {
-    if let Some(deployment) = Deployment::start(Kind::Valkey, "valkey_leases") {
-        most_checks_make_no_trip(&deployment).await;
-    }
+    run(
+        Kind::Valkey,
+        "leases::valkey_leases",
+        most_checks_make_no_trip,
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -13,9 +13,12 @@ use tollgate::{
     Algorithm, Cost, Decision, Limiter, LimiterHandle, MemoryStore, Policy, PolicySet, Quota,
     RedisStore, store::Clock,
 };
-use tollgate_test_support::{PATIENCE, decided_at, patient_limiter, remaining, remaining_of_each};
+use tollgate_test_support::{
+    PATIENCE, decided_at, patient_limiter, remaining, remaining_of_each, stream,
+};
 use tollgate_tests::RedisServer;
 
+/// In a full run.
 const SWAPS: u64 = 10_000;
 const SETS: u64 = 4;
 /// More than any machine checks while the sets are replaced.
@@ -64,6 +67,7 @@ async fn assert_all_charged(limiter: &Limiter, checks: u64) {
 
 #[tokio::test]
 async fn ten_thousand_swaps_lose_no_decision_of_four_threads_and_mix_none() {
+    let swaps = stream::part_of(SWAPS);
     let store = MemoryStore::builder()
         .clock(Clock::manual(1_000_000_000))
         .build();
@@ -88,7 +92,7 @@ async fn ten_thousand_swaps_lose_no_decision_of_four_threads_and_mix_none() {
             });
         }
         // Each swap follows at least one check more than the swap before.
-        for swap in 1..=SWAPS {
+        for swap in 1..=swaps {
             let seen = checks.lock().expect("no panic");
             let before = *seen;
             drop(
@@ -101,12 +105,13 @@ async fn ten_thousand_swaps_lose_no_decision_of_four_threads_and_mix_none() {
         is_over.store(true, Ordering::Relaxed);
     });
     let checks = checks.into_inner().expect("no panic");
-    assert!(checks >= SWAPS);
+    assert!(checks >= swaps);
     assert_all_charged(&handle.load(), checks).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_swaps_lose_no_decision_over_redis_and_mix_none() {
+    let swaps = stream::part_of(SWAPS);
     let server = RedisServer::start();
     let store = tollgate::RedisStore::connect(server.url())
         .await
@@ -135,7 +140,7 @@ async fn ten_thousand_swaps_lose_no_decision_over_redis_and_mix_none() {
             })
         })
         .collect();
-    for swap in 1..=SWAPS {
+    for swap in 1..=swaps {
         has_checked.changed().await.expect("the tasks run");
         assert_eq!(handle.replace_policies(set(swap)), set(swap - 1));
     }
@@ -144,7 +149,7 @@ async fn ten_thousand_swaps_lose_no_decision_over_redis_and_mix_none() {
         task.await.expect("no panic");
     }
     let checks = *checks.borrow();
-    assert!(checks >= SWAPS);
+    assert!(checks >= swaps);
     assert_all_charged(&handle.load(), checks).await;
 }
 
@@ -230,6 +235,7 @@ async fn a_refund_returns_to_the_policies_that_were_charged() {
 /// Two threads replace at once: one the limiter, the other its policies. Neither change is lost.
 #[test]
 fn a_replaced_limiter_is_not_lost_to_replaced_policies() {
+    let swaps = stream::part_of(SWAPS);
     let named = |name: String| {
         Limiter::builder(MemoryStore::new())
             .policies(set(0))
@@ -239,14 +245,14 @@ fn a_replaced_limiter_is_not_lost_to_replaced_policies() {
     let handle = LimiterHandle::new(named("0".to_owned()));
     thread::scope(|scope| {
         scope.spawn(|| {
-            for at in 1..=SWAPS {
+            for at in 1..=swaps {
                 let before = handle.replace(named(at.to_string()));
                 assert_eq!(before.name(), (at - 1).to_string());
             }
         });
-        scope.spawn(|| (0..SWAPS).for_each(|at| drop(handle.replace_policies(set(at)))));
+        scope.spawn(|| (0..swaps).for_each(|at| drop(handle.replace_policies(set(at)))));
     });
-    assert_eq!(handle.load().name(), SWAPS.to_string());
+    assert_eq!(handle.load().name(), swaps.to_string());
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tollgate_test_support::{PATIENCE, decided, patient_limiter};
 use tollgate_tests::{RedisServer, wait};
 
 /// So slow that no unit accrues while a test runs.
-const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(24));
+const DAILY: Policy = Policy::window_from_first_hit("daily", Quota::per_day(24));
 
 /// Returns the group of the processes that have [`DAILY`].
 fn group() -> ReplicaGroup {

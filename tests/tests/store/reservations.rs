@@ -15,6 +15,8 @@ use tollgate_test_support::{
 };
 use tollgate_tests::RedisServer;
 
+use crate::suite::run;
+
 const REQUESTS: Policy = Policy::fixed_window("requests", Quota::per_day(60));
 const TOKENS: Policy = Policy::fixed_window("tokens", Quota::per_day(10_000));
 
@@ -130,20 +132,12 @@ async fn every_way_to_settle(deployment: &Deployment) {
 
 #[tokio::test]
 async fn a_reservation_is_settled_once_at_the_real_cost() {
-    let deployment = Deployment::start(
-        Kind::Server,
-        "a_reservation_is_settled_once_at_the_real_cost",
-    );
-    every_way_to_settle(&deployment.expect("redis is always there")).await;
+    run(Kind::Server, "", every_way_to_settle).await;
 }
 
 #[tokio::test]
 async fn a_reservation_is_settled_once_at_the_real_cost_in_a_cluster() {
-    let deployment = Deployment::start(
-        Kind::Cluster,
-        "a_reservation_is_settled_once_at_the_real_cost_in_a_cluster",
-    );
-    every_way_to_settle(&deployment.expect("redis is always there")).await;
+    run(Kind::Cluster, "", every_way_to_settle).await;
 }
 
 #[tokio::test]

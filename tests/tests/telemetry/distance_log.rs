@@ -11,7 +11,8 @@ async fn a_far_server_is_logged_once_with_its_code_and_once_as_it_is_near_again(
     let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let limiter = Limiter::builder(RedisStore::open(proxy.url()).expect("a store"))
+    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE);
+    let limiter = Limiter::builder(store.build().expect("a store"))
         .policies(Policy::fixed_window("large", Quota::per_day(1_000_000)))
         .deadline(Duration::from_millis(150))
         .build();

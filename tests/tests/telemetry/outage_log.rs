@@ -345,8 +345,10 @@ async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number()
         assert!(!reply.is_error(), "{}", reply.text());
     };
     acl(&["on", ">secret", "~tollgate:*", "+@all"]);
-    let store =
-        RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
+    let store = RedisStore::builder(format!("redis://tollgate:secret@{}", server.addr()))
+        .connect_timeout(PATIENCE)
+        .build()
+        .expect("a store");
     let group = ReplicaGroup::new("hourly", &HOURLY.into());
     let (limiter, count) = (
         limiter(store.clone()),

@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use tollgate::{Policy, Quota, Store};
 use tollgate_test_support::{decided, patient_limiter, remaining};
-use tollgate_tests::{RedisCluster, RedisServer};
+use tollgate_tests::RedisServer;
+
+use super::cluster_moves::{CLUSTER, moves};
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
+
+/// A machine that stands still for a moment exceeds the second that is usual for connecting.
+const PATIENT: &str = "?connect_timeout=1m";
 
 /// Spends through one store of this URL, and looks through another.
 async fn shares_one_limit(url: &str) {
@@ -72,7 +77,7 @@ async fn a_server_is_found_by_host_and_port_and_by_its_socket() {
     let server = RedisServer::builder().arg("--unixsocket", socket).start();
     shares_one_limit(&server.url()).await;
     server.command(&["FLUSHALL"]);
-    shares_one_limit(&format!("redis+unix://{socket}")).await;
+    shares_one_limit(&format!("redis+unix://{socket}{PATIENT}")).await;
 }
 
 #[tokio::test]
@@ -86,13 +91,15 @@ async fn a_master_is_found_through_the_sentinels_of_the_url() {
     let sentinel = sentinel.addr();
     // The first address has no listener. The password is that of the server.
     shares_one_limit(&format!(
-        "redis+sentinel://:hunter2@127.0.0.1:1,{sentinel}/limits"
+        "redis+sentinel://:hunter2@127.0.0.1:1,{sentinel}/limits{PATIENT}"
     ))
     .await;
-    let error = tollgate::connect(format!("redis+sentinel://:hunter2@{sentinel}/other"))
-        .await
-        .err()
-        .expect("an error");
+    let error = tollgate::connect(format!(
+        "redis+sentinel://:hunter2@{sentinel}/other{PATIENT}"
+    ))
+    .await
+    .err()
+    .expect("an error");
     assert_eq!(
         error.to_string(),
         "the sentinels know no master with the given name"
@@ -101,11 +108,12 @@ async fn a_master_is_found_through_the_sentinels_of_the_url() {
 
 #[tokio::test]
 async fn a_cluster_is_found_through_any_server_of_the_url() {
-    let cluster = RedisCluster::start();
-    let hosts: Vec<_> = cluster
+    let _held = moves().await;
+    let hosts: Vec<_> = CLUSTER
         .nodes()
         .iter()
         .map(|node| node.addr().to_string())
         .collect();
-    shares_one_limit(&format!("redis+cluster://127.0.0.1:1,{}", hosts.join(","))).await;
+    let hosts = hosts.join(",");
+    shares_one_limit(&format!("redis+cluster://127.0.0.1:1,{hosts}{PATIENT}")).await;
 }

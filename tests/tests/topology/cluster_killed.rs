@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
+use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, decided, patient_limiter, remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 
@@ -43,7 +43,7 @@ fn killed_masters_degrade_only_their_own_slots_until_a_replica_takes_over_and_al
 async fn masters_are_killed() {
     let cluster = RedisCluster::start();
     let nodes = cluster.nodes();
-    let policy = Policy::fixed_window("p", Quota::per_day(AMOUNT));
+    let policy = Policy::window_from_first_hit("p", Quota::per_day(AMOUNT));
     // One seed, which is killed first.
     let store = RedisStore::builder(RedisSource::cluster([nodes[0].url()]))
         .deny_cache_cap(Duration::ZERO)
@@ -97,13 +97,14 @@ async fn masters_are_killed() {
         let requests = slot_requests(&nodes[round + 1..]);
         let killed = Instant::now();
         master.kill();
-        let mut degraded = 0;
-        while decided(&usual, its[0].clone()).await.is_degraded() {
+        let (mut degraded, mut late) = (0, 0);
+        while let Some(kind) = decided(&usual, its[0].clone()).await.degraded() {
             assert!(
                 killed.elapsed() < TAKING_OVER,
                 "no server takes over the slots"
             );
             degraded += 1;
+            late += u64::from(kind == ErrorKind::Timeout);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // At least 50 ms pass after each request, and a second server is asked no earlier.
@@ -128,7 +129,8 @@ async fn masters_are_killed() {
             } else {
                 0
             };
-            assert!(spent <= 1, "only the last check was decided by a server");
+            // A busy server may have decided a check after its deadline.
+            assert!(spent <= 1 + late, "only the last check was decided in time");
             assert_eq!(remaining(&patient, key.clone()).await, before - spent);
         }
         wait::until_async("every server to be used again", PATIENCE, async || {

@@ -6,7 +6,7 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -65,7 +65,11 @@ async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
     let _held = moves().await;
     const AMOUNT: u64 = 1_000_000;
     let most = stream::part_of(5_000) as usize;
-    let one = limiter("load", Policy::fixed_window("one", Quota::per_day(AMOUNT))).await;
+    let one = limiter(
+        "load",
+        Policy::window_from_first_hit("one", Quota::per_day(AMOUNT)),
+    )
+    .await;
     let set = [
         Policy::token_bucket("two", Quota::new(AMOUNT, Duration::from_secs(1_000_000))),
         Policy::sliding_log("three", Quota::per_day(1_000)),
@@ -188,8 +192,8 @@ async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
 async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
     let _held = moves().await;
     let policies = [
-        Policy::fixed_window("a", Quota::per_day(10)),
-        Policy::fixed_window("b", Quota::per_day(10)),
+        Policy::window_from_first_hit("a", Quota::per_day(10)),
+        Policy::window_from_first_hit("b", Quota::per_day(10)),
     ];
     let limiter = limiter("both", policies).await;
     let (key, slot, from, to) = a_key("both");
@@ -239,26 +243,30 @@ async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
 async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
     let _held = moves().await;
     let policies = [
-        Policy::fixed_window("a", Quota::per_day(10)),
-        Policy::fixed_window("b", Quota::per_day(10)),
+        Policy::window_from_first_hit("a", Quota::per_day(10)),
+        Policy::window_from_first_hit("b", Quota::per_day(10)),
     ];
     let patient = limiter("tired", policies.clone()).await;
     let store = RedisStore::builder(RedisSource::cluster(CLUSTER.urls()))
         .prefix("tired")
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect("a store");
     let hasty = Limiter::builder(store.clone())
         .policies(policies)
+        .deadline(Duration::from_millis(300))
         .on_outage(Outage::Open)
         .build();
     let (key, slot, from, to) = a_key("tired");
     CLUSTER.begin_move(slot, from, to);
     // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the
     // end of the move.
-    for _ in 0..5 {
+    for _ in 0..3 {
         let decision = hasty.check(key.clone()).await.expect("open");
-        assert_eq!(decision.degraded(), Some(ErrorKind::Timeout));
+        // After two seconds nobody waits for the move any more.
+        let late = [ErrorKind::Timeout, ErrorKind::Unavailable];
+        assert!(decision.degraded().is_some_and(|kind| late.contains(&kind)));
     }
     assert!(store.is_available(), "a move is no outage");
     CLUSTER.end_move(slot, from, to);
@@ -270,33 +278,35 @@ async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
 #[tokio::test]
 async fn many_redirects_cost_one_trip_each_and_few_requests_for_the_slots() {
     let _held = moves().await;
-    let limiter = limiter("storm", Policy::fixed_window("storm", Quota::per_day(100))).await;
+    let limiter = limiter(
+        "storm",
+        Policy::window_from_first_hit("storm", Quota::per_day(100)),
+    )
+    .await;
     for key in 0..2_000_u64 {
         let _ = limiter.check(key).await.expect("a decision");
     }
+    // Sixty slots that have keys go from each server to the next one.
+    let slots: Vec<u16> = (0..2_000_u64)
+        .map(|key| CLUSTER.slot(Key::from(key).encoded()))
+        .collect();
+    let (masters, with_keys) = (CLUSTER.masters(), BTreeSet::from_iter(&slots));
     let mut wrong = BTreeSet::new();
-    let (looks, moved) = {
-        let masters = CLUSTER.masters();
-        let slots = masters.iter().map(|from| {
-            CLUSTER
-                .slots_of(from)
-                .into_iter()
-                .take(1_000)
-                .collect::<Vec<_>>()
-        });
-        for (at, slots) in slots.collect::<Vec<_>>().into_iter().enumerate() {
-            wrong.extend(slots.iter().copied());
-            CLUSTER.move_slots(slots, masters[at], masters[(at + 1) % 3]);
-        }
-        (
-            CLUSTER
-                .nodes()
-                .iter()
-                .map(|node| node.calls("cluster|slots"))
-                .sum::<u64>(),
-            moved_errors(),
-        )
+    let of_each = masters.iter().map(|from| {
+        let its = CLUSTER.slots_of(from).into_iter();
+        its.filter(|slot| with_keys.contains(slot))
+            .take(60)
+            .collect::<Vec<_>>()
+    });
+    for (at, slots) in of_each.collect::<Vec<_>>().into_iter().enumerate() {
+        wrong.extend(slots.iter().copied());
+        CLUSTER.move_slots(slots, masters[at], masters[(at + 1) % 3]);
+    }
+    let looks = || -> u64 {
+        let nodes = CLUSTER.nodes().iter();
+        nodes.map(|node| node.calls("cluster|slots")).sum()
     };
+    let (looks_before, moved, began) = (looks(), moved_errors(), Instant::now());
     let tasks: Vec<_> = (0..2_000_u64)
         .map(|key| tokio::spawn(limiter.check(key).into_future()))
         .collect();
@@ -304,24 +314,17 @@ async fn many_redirects_cost_one_trip_each_and_few_requests_for_the_slots() {
         let decision = task.await.expect("a task").expect("no error surfaces");
         assert_eq!(decision.states().next().expect("a state").remaining(), 98);
     }
-    let looked = CLUSTER
-        .nodes()
-        .iter()
-        .map(|node| node.calls("cluster|slots"))
-        .sum::<u64>()
-        - looks;
-    let redirected = moved_errors() - moved;
-    let wrong = (0..2_000_u64)
-        .filter(|key| wrong.contains(&CLUSTER.slot(Key::from(*key).encoded())))
-        .count() as u64;
+    // At least 50 ms pass after each look, and a second server is asked no earlier.
+    let most = 2 * (began.elapsed().as_millis() as u64 / 50 + 2);
+    let (looked, redirected) = (looks() - looks_before, moved_errors() - moved);
+    let wrong = slots.iter().filter(|slot| wrong.contains(*slot)).count() as u64;
     assert!(redirected > 0 && wrong > 100);
     // The servers learn of moved slots with a delay, so that their own redirects may be old.
     assert!(
         redirected <= 2 * wrong,
         "{redirected} redirects for {wrong} keys"
     );
-    // A pause follows each request, and a second server is asked where the first is slow.
-    assert!(looked < wrong / 10, "{looked} looks for {wrong} keys");
+    assert!(looked <= most, "{looked} looks, at most {most} are allowed");
 }
 
 #[tokio::test]
@@ -343,12 +346,13 @@ async fn a_redirect_is_remembered_also_by_a_user_who_may_not_read_the_slots() {
         .map(|node| format!("redis://blind:any@{}", node.addr()));
     let store = RedisStore::builder(RedisSource::cluster(urls))
         .prefix("blind")
+        .connect_timeout(PATIENCE)
         .deny_cache_cap(Duration::ZERO)
         .connect()
         .await
         .expect("a store");
     allow(&["-cluster|slots"]);
-    let policy = Policy::fixed_window("blind", Quota::per_day(100));
+    let policy = Policy::window_from_first_hit("blind", Quota::per_day(100));
     let limiter = patient_limiter(store, policy);
     let (key, slot, from, to) = a_key("blind");
     let _ = limiter.check(key.clone()).await.expect("a decision");
@@ -371,7 +375,7 @@ async fn a_planned_failover_causes_no_error() {
     let _held = moves().await;
     let limiter = limiter(
         "planned",
-        Policy::fixed_window("planned", Quota::per_day(1_000_000)),
+        Policy::window_from_first_hit("planned", Quota::per_day(1_000_000)),
     )
     .await;
     let (is_over, asked) = (

@@ -14,7 +14,7 @@ fn above_after_a_fail_over(before: impl FnOnce(&RedisSentinels)) -> i64 {
     let sentinels = RedisSentinels::start(false);
     let program = || {
         let mut command = Process::example("lessee");
-        command.env("URL", sentinels.url());
+        command.env("URL", sentinels.url() + "?connect_timeout=1m");
         command
     };
     let replicas = LeaseReplicas::start(program, GENERATION);

@@ -32,7 +32,11 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
     let _held = moves().await;
     const TASKS: usize = 64;
     const CHECKS: usize = 60;
-    let limiter = limiter("open", Policy::fixed_window("open", Quota::per_day(AMOUNT))).await;
+    let limiter = limiter(
+        "open",
+        Policy::window_from_first_hit("open", Quota::per_day(AMOUNT)),
+    )
+    .await;
     let (key, slot, from, to) = a_key("open");
     let keys = keys_beside(&key, 40);
     let mut admitted = BTreeMap::<usize, u64>::new();
@@ -90,7 +94,7 @@ async fn calls_over_several_keys_do_not_wait_for_the_end_of_a_move_that_does_not
     /// Less than the deadline.
     const MUCH_TOO_LONG: Duration = Duration::from_secs(30);
     let _held = moves().await;
-    let daily = |name: &'static str| Policy::fixed_window(name, Quota::per_day(AMOUNT));
+    let daily = |name: &'static str| Policy::window_from_first_hit(name, Quota::per_day(AMOUNT));
     let one = limiter("stuck", daily("one")).await;
     let set = limiter("stuck", [daily("two"), daily("three")]).await;
     let leased = limiter("stuck", daily("leased").leased(Lease::new())).await;

@@ -12,12 +12,13 @@ use std::{
 use tokio::task::spawn_blocking;
 use tollgate::{Limiter, Outage, Policy, Quota};
 use tollgate_postgres::{Durability, PostgresStore};
-use tollgate_test_support::{PATIENCE, client, remaining};
+use tollgate_test_support::{PATIENCE, client, patient_limiter, stream};
 use tollgate_tests::{PostgresServer, wait};
 
 const AMOUNT: u64 = 1_000_000;
 const CALLERS: u64 = 32;
-const ROUNDS: usize = 3;
+/// In a full run. Each round has a primary and a standby of its own.
+const ROUNDS: u64 = 3;
 
 /// The units that are given before the primary is killed.
 const BEFORE_KILL: u64 = 300;
@@ -52,7 +53,7 @@ async fn until_given(counts: &Counts, count: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_decision_survives_the_loss_of_the_primary_where_a_standby_is_synchronous() {
-    for round in 0..ROUNDS {
+    for round in 0..stream::part_of(ROUNDS) {
         let primary = PostgresServer::start();
         let sql = client(&primary).await;
         let table = "counts";
@@ -86,8 +87,10 @@ async fn a_decision_survives_the_loss_of_the_primary_where_a_standby_is_synchron
             standby.port()
         );
         let store = PostgresStore::connect(url).await.expect("a store");
-        let limiter = Limiter::builder(store.clone())
-            .policies(Policy::fixed_window("api", Quota::per_day(AMOUNT)))
+        let policy = Policy::window_from_first_hit("api", Quota::per_day(AMOUNT));
+        let patient = patient_limiter(store.clone(), policy.clone());
+        let limiter = Limiter::builder(store)
+            .policies(policy)
             .deadline(Duration::from_secs(2))
             .on_outage(Outage::Closed)
             .build();
@@ -122,10 +125,10 @@ async fn a_decision_survives_the_loss_of_the_primary_where_a_standby_is_synchron
         );
         let mut left = 0;
         wait::until_async("the new primary to answer", PATIENCE, async || {
-            left = match store.is_available() {
-                true => remaining(&limiter, "hot").await,
-                false => 0,
-            };
+            let state = patient.peek("hot").await;
+            left = state.map_or(0, |state| {
+                state.states().map(|state| state.remaining()).sum()
+            });
             left > 0
         })
         .await;

@@ -22,7 +22,7 @@ use tollgate_tests::{
 
 use crate::undisturbed;
 
-const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(10_000_000));
+const LARGE: Policy = Policy::window_from_first_hit("large", Quota::per_day(10_000_000));
 
 async fn store(topology: &RedisSentinels) -> RedisStore {
     // Where the servers have a password, the URL of the first one carries it.
@@ -209,7 +209,7 @@ fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
             !new.command(&["HSET", "tollgate:{replicas}:shares", "large", "70%"])
                 .is_error()
         );
-        let shown = "large=10000000/day, fixed_window; enforced 70%; limiter large";
+        let shown = "large=10000000/day, window_from_first_hit; enforced 70%; limiter large";
         wait::until_async("the limits", PATIENCE, async || {
             let score = new.command(&["ZSCORE", "tollgate:{replicas}:limits", shown]);
             enforcement.percent() == 70 && !score.is_nil()
@@ -292,6 +292,7 @@ async fn exactly_the_documented_rights_are_enough() {
     assert!(!reply.is_error(), "{}", reply.text());
     let url = format!("redis://watcher:secret@{}", sentinel.addr());
     let _store = RedisStore::builder(RedisSource::sentinel([url], "m"))
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect("a store");
@@ -314,6 +315,7 @@ async fn an_unknown_master_is_a_clear_error() {
         .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
         .start();
     let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "other"))
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect_err("no such master");
@@ -326,6 +328,7 @@ async fn an_unknown_master_is_a_clear_error() {
         [sentinel.url(), "redis://127.0.0.1:1".to_owned()],
         "m",
     ))
+    .connect_timeout(PATIENCE)
     .connect()
     .await;
     assert!(
@@ -333,6 +336,7 @@ async fn an_unknown_master_is_a_clear_error() {
         "one unreachable sentinel does no harm: {store:?}"
     );
     let error = RedisStore::builder(RedisSource::sentinel(["redis://127.0.0.1:1"], "m"))
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect_err("nobody there");
@@ -340,6 +344,7 @@ async fn an_unknown_master_is_a_clear_error() {
     // The server that the sentinel names reports that it is a replica.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m"))
+        .connect_timeout(PATIENCE)
         .connect()
         .await
         .expect_err("a replica");

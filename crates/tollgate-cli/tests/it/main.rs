@@ -25,10 +25,12 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     process::{Command, Output},
+    time::Duration,
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tollgate_tests::wait;
 
 /// A run of the command that has ended.
 struct Run {
@@ -90,6 +92,18 @@ fn tollgate<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
         arguments.splice(at..at, ["--timeout", "60"].map(Into::into));
     }
     command().args(arguments).output().unwrap().into()
+}
+
+/// Runs the command until limits are published. Those of a service that stands still for seconds
+/// lapse, and come back with it.
+fn with_published_limits(run: impl Fn() -> Run) -> Run {
+    wait::until_some("published limits", Duration::from_secs(60), || {
+        let run = run();
+        let is_without = [&run.stdout, &run.stderr]
+            .iter()
+            .any(|text| text.contains("published under the prefix"));
+        (!is_without).then_some(run)
+    })
 }
 
 /// A directory with one file.

@@ -6,7 +6,7 @@ use tollgate::{Enforcement, Limiter, Policy, Quota};
 use tollgate_postgres::{Durability, PostgresStore};
 use tollgate_tests::{PostgresServer, wait};
 
-use super::{Run, tollgate};
+use super::{Run, tollgate, with_published_limits};
 
 const DAY: Policy = Policy::fixed_window("day", Quota::new(5, Duration::from_secs(3_650 * 86_400)));
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,28 +26,25 @@ fn run(server: &PostgresServer, arguments: &[&str]) -> Run {
     tollgate([arguments, &["--redis", &server.url()]].concat())
 }
 
-fn until_published(server: &PostgresServer) {
-    wait::until("the limits", PATIENCE, || {
-        run(server, &["enforce"]).stdout.contains("search")
-    });
+fn published(server: &PostgresServer, arguments: &[&str]) -> Run {
+    with_published_limits(|| run(server, arguments))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn states_in_postgres_are_shown_and_reset_as_those_in_redis() {
     let server = PostgresServer::start();
     let limiter = search(&server, &Enforcement::share(0)).await;
-    until_published(&server);
     for _ in 0..5 {
         let _ = limiter.check("acme").await.unwrap();
     }
     let _ = limiter.check("other").await.unwrap();
-    let who = run(&server, &["who"]);
+    let who = published(&server, &["who"]);
     who.assert_printed(0, "acme  log     sliding_log  3/hour");
     who.assert_printed(0, "\n1 limited, of 4 states\n");
     // A page of one row at a time, and a key whose name begins another one.
     let who = run(&server, &["who", "--count", "1", "--policy", "day=1/3650d"]);
     who.assert_printed(0, "2 limited, of 4 states, 2 without a known limit\n");
-    let peek = run(&server, &["peek", "acme", "--cost", "2"]);
+    let peek = published(&server, &["peek", "acme", "--cost", "2"]);
     peek.assert_printed(0, "2 units of day fit now\n");
     // An hour, or less by what the commands before have taken.
     peek.assert_printed(0, "2 units of log fit in ");
@@ -58,19 +55,18 @@ async fn states_in_postgres_are_shown_and_reset_as_those_in_redis() {
     .json();
     assert_eq!(key["states"][0]["spent"], 3, "{key}");
     run(&server, &["peek", "acm"]).assert_printed(0, "nothing is spent\n");
-    let top = run(&server, &["top", "--once", "-n1", "--by", "share"]);
+    let top = published(&server, &["top", "--once", "-n1", "--by", "share"]);
     top.assert_printed(0, "100.0");
-    let plain = run(
-        &server,
-        &["top", "--plain", "--refreshes", "2", "--interval", "1s"],
-    );
-    plain.assert_printed(0, "search");
+    wait::until("a limiter in plain text", PATIENCE, || {
+        let plain = ["top", "--plain", "--refreshes", "2", "--interval", "1s"];
+        run(&server, &plain).stdout.contains("search")
+    });
 
     let dry = run(&server, &["reset", "acme", "--dry-run"]);
     dry.assert_printed(0, "would remove tollgate:{acme}:log:s1, 3 spent");
     let reset = run(&server, &["reset", "acme"]);
     reset.assert_printed(0, "removed tollgate:{acme}:log:s1, 3 spent");
-    run(&server, &["who"]).assert_printed(0, "0 limited, of 2 states\n");
+    published(&server, &["who"]).assert_printed(0, "0 limited, of 2 states\n");
     assert!(limiter.check("acme").await.unwrap().is_allowed());
 }
 
@@ -82,8 +78,7 @@ async fn the_share_of_a_limiter_in_postgres_is_set_and_withdrawn() {
         search(&server, &shares[0]).await,
         search(&server, &shares[1]).await,
     ];
-    until_published(&server);
-    let set = run(&server, &["enforce", "search", "25%"]);
+    let set = published(&server, &["enforce", "search", "25%"]);
     set.assert_printed(0, "search is enforced for 25% of the keys");
     let until = async |percent| {
         wait::until_async("the share", PATIENCE, async || {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::{Enforcement, Limiter, Policy, Quota, RedisStore};
 use tollgate_tests::{Process, RedisCluster, RedisServer, no_server, wait};
 
-use super::{Run, tollgate, watch::top};
+use super::{Run, tollgate, watch::top, with_published_limits};
 
 const LIMITS: &str = "tollgate:{replicas}:limits";
 const DAY: Policy = Policy::fixed_window("day", Quota::new(5, Duration::from_secs(3_650 * 86_400)));
@@ -28,11 +28,8 @@ fn run(server: &RedisServer, arguments: &[&str]) -> Run {
     tollgate([arguments, &["--redis", &server.url()]].concat())
 }
 
-async fn until_published(server: &RedisServer) {
-    wait::until_async("the limits", PATIENCE, async || {
-        server.command(&["ZCARD", LIMITS]).int() > 0
-    })
-    .await;
+fn published(server: &RedisServer, arguments: &[&str]) -> Run {
+    with_published_limits(|| run(server, arguments))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,12 +51,11 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
     }
 
     let limiter = search(&server.url(), &Enforcement::share(0)).await;
-    until_published(&server).await;
     for _ in 0..5 {
         let _ = limiter.check("acme").await.unwrap();
     }
     let _ = limiter.check("other").await.unwrap();
-    let who = run(&server, &["who"]);
+    let who = published(&server, &["who"]);
     assert!(
         who.stdout.contains("acme  log     sliding_log  3/hour"),
         "{}",
@@ -71,13 +67,13 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
         who.stdout,
         who.stderr
     );
-    let peek = run(&server, &["peek", "acme", "--cost", "2"]);
+    let peek = published(&server, &["peek", "acme", "--cost", "2"]);
     assert!(
         peek.stdout.contains("2 units of day fit now\n"),
         "{}",
         peek.stdout
     );
-    let top = run(&server, &["top", "--once", "-n1", "--by", "share"]);
+    let top = published(&server, &["top", "--once", "-n1", "--by", "share"]);
     assert!(top.stdout.contains("100.0"), "{}", top.stdout);
     // Flags are taken alone.
     let flags = run(&server, &["who", "--policy", "day=1/3650d"]);
@@ -96,7 +92,7 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
         "{}",
         reset.stdout
     );
-    assert!(run(&server, &["who"]).stdout.starts_with("0 limited"));
+    assert!(published(&server, &["who"]).stdout.starts_with("0 limited"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,11 +109,13 @@ async fn the_share_of_a_limiter_is_set_listed_and_withdrawn() {
         .name("fixed")
         .published()
         .build();
-    wait::until_async("both limiters", PATIENCE, async || {
-        server.command(&["ZCARD", LIMITS]).int() == 2
-    })
-    .await;
-    let list = run(&server, &["enforce"]).stdout;
+    let list = wait::until_some("both limiters", PATIENCE, || {
+        let list = run(&server, &["enforce"]).stdout;
+        ["fixed", "search"]
+            .iter()
+            .all(|name| list.contains(name))
+            .then_some(list)
+    });
     let rows: Vec<_> = list
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -132,7 +130,7 @@ async fn the_share_of_a_limiter_is_set_listed_and_withdrawn() {
         ]
     );
 
-    let set = run(&server, &["enforce", "search", "25%"]);
+    let set = published(&server, &["enforce", "search", "25%"]);
     assert_eq!(
         set.stdout, "search is enforced for 25% of the keys within three seconds, it was for 0%\n",
         "{}",
@@ -287,10 +285,8 @@ async fn any_master_of_a_cluster_may_be_asked() {
         .join(",");
     let enforcement = Enforcement::share(0);
     let _limiter = search(&format!("redis+cluster://{urls}"), &enforcement).await;
-    let listed = |master: &RedisServer| run(master, &["enforce"]).stdout;
     for (percent, master) in [10, 20, 30].into_iter().zip(cluster.masters()) {
-        wait::until("the limits", PATIENCE, || listed(master).contains("search"));
-        let set = run(master, &["enforce", "search", &percent.to_string()]);
+        let set = published(master, &["enforce", "search", &percent.to_string()]);
         assert_eq!(set.status, 0, "{}", set.stderr);
         wait::until_async("the share", PATIENCE, async || {
             enforcement.percent() == percent

@@ -83,7 +83,7 @@ fn a_server_that_refuses_the_password_is_told_as_such() {
     // The variable does as well, and the help does not show it.
     let run = Run::from(
         command()
-            .arg("top")
+            .args(["top", "--timeout", "60"])
             .env("TOLLGATE_REDIS_URL", server.url())
             .output()
             .unwrap(),
@@ -217,7 +217,7 @@ fn a_server_is_reached_over_tls_when_its_certificate_is_trusted() {
     let top = |trusted: &Authority| {
         let file = super::File::new("ca.pem", trusted.pem());
         let output = command()
-            .args(["top", "--redis", &url])
+            .args(["top", "--timeout", "60", "--redis", &url])
             .env("SSL_CERT_FILE", file.path())
             .output();
         Run::from(output.unwrap())

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Enforcement, Limiter, Policy, Quota, RedisStore};
-use tollgate_tests::{RedisServer, no_server, wait};
+use tollgate::{Limiter, Policy, Quota, RedisStore};
+use tollgate_tests::{RedisServer, no_server};
 
 use super::{Run, tollgate};
 
@@ -33,16 +33,12 @@ async fn exactly_the_documented_rights_are_enough() {
     ];
     let limiter = Limiter::builder(store)
         .policies(policies)
-        .name("acme-api")
-        .deadline(Duration::from_secs(60));
-    let limiter = limiter.published_with(Enforcement::share(0)).build();
-    wait::until_async("the limits", Duration::from_secs(60), async || {
-        server
-            .command(&["EXISTS", "tollgate:{replicas}:limits"])
-            .int()
-            == 1
-    })
-    .await;
+        .deadline(Duration::from_secs(60))
+        .build();
+    // These do not lapse while the commands keep the service from publishing.
+    let limits =
+        "bucket=1000/d, token_bucket; log=1000/d, sliding_log; enforced 0%; limiter acme-api";
+    server.command(&["ZADD", "tollgate:{replicas}:limits", "1", limits]);
 
     let run = |rights: &[&str]| -> Vec<Run> {
         let acl = [
@@ -101,10 +97,10 @@ async fn without_the_right_to_read_published_limits_there_is_a_warning() {
         return;
     }
     let server = RedisServer::start();
-    let limiter = Limiter::new(
-        RedisStore::connect(server.url()).await.unwrap(),
-        Policy::token_bucket("api", Quota::per_day(5)),
-    );
+    let limiter = Limiter::builder(RedisStore::connect(server.url()).await.unwrap())
+        .policies(Policy::token_bucket("api", Quota::per_day(5)))
+        .deadline(Duration::from_secs(60))
+        .build();
     let _ = limiter.check("acme").await.unwrap();
     let rights: Vec<_> = documented()
         .into_iter()

@@ -1,14 +1,18 @@
 //! `tollgate top`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use tollgate_rules::{Descriptor, Format, RuleSet};
 use tollgate_tests::{RedisServer, no_server};
 
 use super::{File, tollgate};
 
-/// Returns a state of a fixed window from 2020 to 2030 in which `count` units are spent.
+/// Returns a state of the fixed window of ten years that is now, in which `count` units are spent.
 fn window(count: u32) -> Vec<u8> {
     let ten_years = 3650.0 * 86_400e6;
-    [5.0 * ten_years, f64::from(count), ten_years]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let windows = (now.as_micros() as f64 / ten_years).floor();
+    [windows * ten_years, f64::from(count), ten_years]
         .iter()
         .flat_map(|number| number.to_le_bytes())
         .collect()

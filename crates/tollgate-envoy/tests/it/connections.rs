@@ -159,7 +159,8 @@ async fn a_slow_request_over_http_is_given_up() {
     }
 }
 
-#[tokio::test]
+/// The clock stands still while there is something to do.
+#[tokio::test(start_paused = true)]
 async fn silent_connections_give_way_when_a_port_is_full() {
     // One connection to the debug pages.
     let server = Running::start_with(service(), |server| server.max_connections(1)).await;
@@ -178,7 +179,7 @@ async fn silent_connections_give_way_when_a_port_is_full() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_beyond_the_bound_is_served_when_another_one_ends() {
     let service = service();
     let server = Running::start_with(service.clone(), |server| server.max_connections(1)).await;

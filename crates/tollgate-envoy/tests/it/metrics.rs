@@ -9,6 +9,7 @@ use tokio::{
 };
 use tollgate_envoy::{RateLimitService, Statsd, StatsdProtocol, prometheus_text};
 use tollgate_rules::Compat;
+use tollgate_tests::ports;
 
 use crate::support::{LIMIT, Running, descriptor, limiter, request, tenant};
 
@@ -157,13 +158,10 @@ async fn read_until(
 
 #[tokio::test]
 async fn statsd_gets_tags_over_one_tcp_connection_after_it_was_away() {
-    let address = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // The kernel gives this port to no outgoing connection, not to that of the sender either.
+    let port = ports::free();
     let service = service();
-    let statsd = Statsd::new("127.0.0.1", address.port(), StatsdProtocol::Tcp)
+    let statsd = Statsd::new("127.0.0.1", port, StatsdProtocol::Tcp)
         .interval(Duration::from_millis(5))
         .tags(vec![
             ("zone".to_owned(), "a".to_owned()),
@@ -175,7 +173,7 @@ async fn statsd_gets_tags_over_one_tcp_connection_after_it_was_away() {
         std::future::pending(),
     ));
     traffic(&service).await;
-    let listener = TcpListener::bind(address).await.unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     let mut totals = BTreeMap::new();
     let name = "ratelimit.service.rate_limit.shop.tenant.total_hits.__zone=a";
     let mut first = BufReader::new(timeout(LIMIT, listener.accept()).await.unwrap().unwrap().0);

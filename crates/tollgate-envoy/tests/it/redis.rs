@@ -13,12 +13,13 @@ async fn replicas_share_one_limit() {
         return;
     }
     let redis = RedisServer::start();
+    let years = RULES.replace("unit: day", "unit: year");
     let mut clients = Vec::new();
     let mut servers = Vec::new();
     for _ in 0..2 {
         let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
         // A busy machine must not make an outage of a slow answer.
-        let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
+        let limiter = RuleLimiter::builder(rules(&years, Compat::Native), store)
             .deadline(LIMIT)
             .on_outage(Outage::Closed);
         let server = Running::start(RateLimitService::new(limiter.build())).await;
@@ -91,7 +92,7 @@ async fn replicas_in_the_mode_envoy_share_the_memory_of_an_exceeded_limit() {
     if no_server() {
         return;
     }
-    const RULES: &str = "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 10}}]}";
+    const RULES: &str = "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: year, requests_per_unit: 10}}]}";
     let redis = RedisServer::start();
     let mut services = Vec::new();
     for _ in 0..2 {

@@ -3,8 +3,9 @@ use std::{
     sync::Arc,
 };
 
-use super::files::{Source, compile};
 use crate::{Compat, Format, Limits, RuleError, RuleErrors, RuleSet, load};
+
+use super::files::{Source, compile};
 
 impl RuleSet {
     /// Parses one text with the default options.

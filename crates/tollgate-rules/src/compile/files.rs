@@ -7,11 +7,12 @@ use std::{
 };
 
 use super::{
+    builder::RuleSetBuilder,
     compiler::{Compiler, Siblings},
     errors::{Errors, Trail},
 };
 use crate::{
-    Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet, RuleSetBuilder,
+    Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet,
     document::{Field, Node, Scalar, Value, short},
     metrics::RuleSeries,
     names::{metric_part, stat_name},
@@ -21,10 +22,10 @@ use crate::{
 };
 
 /// A file, or none for a text of the program, and its tree or the reason why there is none.
-pub(crate) type Source = (Option<Arc<Path>>, Result<Node, RuleError>);
+pub(super) type Source = (Option<Arc<Path>>, Result<Node, RuleError>);
 
 /// Compiles all files of a set. Notes the files of networks that they name in `lists`.
-pub(crate) fn compile(
+pub(super) fn compile(
     options: &RuleSetBuilder,
     sources: impl IntoIterator<Item = Source>,
     lists: &mut Vec<PathBuf>,

@@ -6,12 +6,12 @@ use std::{
 };
 
 use http::{Request, Response, request::Parts};
-use tollgate::{Cost, Enforcement, Key, MemoryStore, store::Clock};
+use tollgate::{Cost, Enforcement, Key};
 use tollgate_rules::{Code, Descriptor, RuleLimiter, Rules};
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{envoy_refused, refused, rules};
+use super::{envoy_refused, refused, rules, still};
 
 const RULES: &str = "
 domain: d
@@ -30,10 +30,7 @@ fn at(percent: u8) -> String {
 }
 
 fn limiter(yaml: &str) -> RuleLimiter {
-    let store = MemoryStore::builder()
-        .clock(Clock::manual(1_000_000_000))
-        .build();
-    RuleLimiter::new(Rules::new(rules(yaml)), store)
+    RuleLimiter::new(Rules::new(rules(yaml)), still())
 }
 
 /// Checks each tenant once. Returns those that are denied.

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 
 use http::{Request, Response};
-use tollgate::{MemoryStore, Priority, store::Clock};
+use tollgate::Priority;
 use tollgate_rules::{Actions, Descriptor, RuleLimiter, Rules};
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{envoy_refused, refused, rules};
+use super::{envoy_refused, refused, rules, still};
 
 const PLAIN: &str = "
 domain: d
@@ -20,10 +20,7 @@ descriptors:
 const FAIR: &str = "fair_shares: {key: tenant, weights: {gold: 100, '7': 100}}\n";
 
 fn limiter(yaml: &str) -> RuleLimiter {
-    let store = MemoryStore::builder()
-        .clock(Clock::manual(1_000_000_000))
-        .build();
-    RuleLimiter::new(Rules::new(rules(yaml)), store)
+    RuleLimiter::new(Rules::new(rules(yaml)), still())
 }
 
 /// Returns how many requests of a tenant pass, one after the other.

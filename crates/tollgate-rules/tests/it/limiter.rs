@@ -11,7 +11,7 @@ use tollgate_rules::{
     Rules, Unit,
 };
 
-use super::{envoy_rules, rules};
+use super::{envoy_rules, rules, still};
 
 fn on_memory(set: RuleSet) -> (RuleLimiter, Clock) {
     let clock = Clock::manual(0);
@@ -118,7 +118,7 @@ async fn modes_of_rules_and_of_all_rules_pass_requests() {
         shadow: true,
         ..GlobalModes::default()
     };
-    let shadow = RuleLimiter::builder(Rules::new(rules(RULES)), MemoryStore::new())
+    let shadow = RuleLimiter::builder(Rules::new(rules(RULES)), still())
         .modes(modes)
         .build();
     for _ in 0..3 {
@@ -217,7 +217,7 @@ descriptors:
   - {key: l, on_outage: local, rate_limit: {name: bad_l, quota: 1/h}}
   - {key: n, rate_limit: {name: bad_n, quota: 1/h}}
 ";
-    let limiter = RuleLimiter::builder(Rules::new(rules(text)), Failing(MemoryStore::new()))
+    let limiter = RuleLimiter::builder(Rules::new(rules(text)), Failing(still()))
         .on_outage(Outage::Open)
         .build();
     for _ in 0..3 {

@@ -31,7 +31,15 @@ mod steps;
 mod verdict;
 mod warnings;
 
+use tollgate::{MemoryStore, store::Clock};
 use tollgate_rules::{Compat, Descriptor, Format, RuleErrors, RuleSet};
+
+/// Creates a store in the process whose clock stands still.
+fn still() -> MemoryStore {
+    MemoryStore::builder()
+        .clock(Clock::manual(1_000_000_000))
+        .build()
+}
 
 /// Parses YAML in native mode.
 fn rules(yaml: &str) -> RuleSet {

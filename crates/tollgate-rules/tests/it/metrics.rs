@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write, fs, future::Future};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tollgate::{MemoryStore, limiter::DeniedKeys};
+use tollgate::limiter::DeniedKeys;
 use tollgate_rules::{Descriptor, LimitOverride, RuleLimiter, Rules, Unit};
 
-use super::rules;
+use super::{rules, still};
 
 const RULES: &str = "
 domain: d
@@ -72,7 +72,7 @@ async fn check(limiter: &RuleLimiter, descriptor: Descriptor<'_>, hits: u32) {
 #[test]
 fn units_are_counted_by_the_rules_of_the_file_and_by_where_they_lie() {
     record(async |snapshotter| {
-        let limiter = RuleLimiter::new(Rules::new(rules(RULES)), MemoryStore::new());
+        let limiter = RuleLimiter::new(Rules::new(rules(RULES)), still());
         for value in ["a", "a", "b"] {
             check(&limiter, Descriptor::from([("ten", value)]), 4).await;
             check(&limiter, Descriptor::from([("detailed", value)]), 1).await;
@@ -112,7 +112,7 @@ fn units_are_counted_by_the_rules_of_the_file_and_by_where_they_lie() {
 fn rules_keep_their_counters_when_they_are_replaced_and_the_names_are_bounded() {
     record(async |snapshotter| {
         let handle = Rules::new(rules(RULES));
-        let limiter = RuleLimiter::new(handle.clone(), MemoryStore::new());
+        let limiter = RuleLimiter::new(handle.clone(), still());
         check(&limiter, Descriptor::from([("ten", "a")]), 1).await;
         handle.replace(rules(RULES));
         check(&limiter, Descriptor::from([("ten", "a")]), 1).await;
@@ -171,7 +171,7 @@ fn loads_are_counted_and_refused_files_show_until_they_are_right() {
 #[tokio::test]
 async fn the_keys_that_are_denied_most_are_found_and_those_of_shadow_rules_too() {
     let denied_keys = DeniedKeys::with_plain_keys(10);
-    let builder = RuleLimiter::builder(Rules::new(rules(RULES)), MemoryStore::new());
+    let builder = RuleLimiter::builder(Rules::new(rules(RULES)), still());
     let limiter = builder.denied_keys(denied_keys.clone()).build();
     for _ in 0..3 {
         check(&limiter, Descriptor::from([("ten", "a")]), 5).await;

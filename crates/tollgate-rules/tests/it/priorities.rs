@@ -3,14 +3,14 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response};
-use tollgate::{Cost, MemoryStore, Priority, store::Clock};
+use tollgate::{Cost, Priority};
 use tollgate_rules::{
     Actions, Code, Descriptor, RequestRules, RuleLimiter, RuleWarningKind, Rules,
 };
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{envoy_refused, envoy_rules, refused, rules};
+use super::{envoy_refused, envoy_rules, refused, rules, still};
 
 const CLASSES: &str = "
 priorities:
@@ -29,10 +29,7 @@ descriptors:
 ";
 
 fn limiter(yaml: &str) -> RuleLimiter {
-    let store = MemoryStore::builder()
-        .clock(Clock::manual(1_000_000_000))
-        .build();
-    RuleLimiter::new(Rules::new(rules(yaml)), store)
+    RuleLimiter::new(Rules::new(rules(yaml)), still())
 }
 
 fn request(entries: &[(&'static str, &'static str)]) -> Vec<Descriptor<'static>> {
@@ -307,8 +304,7 @@ async fn limits_without_priorities_refuse_those_of_a_layer() {
     );
     let envoy = "{domain: d, descriptors: [{key: service, rate_limit: {unit: hour, requests_per_unit: 20}}]}";
     let actions = Actions::new().fixed("service", "all");
-    let limits =
-        RuleLimiter::new(Rules::new(envoy_rules(envoy)), MemoryStore::new()).for_requests("d");
+    let limits = RuleLimiter::new(Rules::new(envoy_rules(envoy)), still()).for_requests("d");
     assert_eq!(
         passed_in_a_layer(limits.descriptors(actions), None).await,
         [(0, 500), (10, 429)]

@@ -1,6 +1,6 @@
 //! Denied calls whose messages arrive after the status, on one connection.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::mpsc};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader},
@@ -142,6 +142,14 @@ async fn call_with_late_messages(server: SocketAddr, calls: usize) {
     );
 }
 
+/// Keeps a paused clock of tokio from moving, so that no message is too late to be read.
+fn stopped_clock() -> mpsc::Sender<()> {
+    let (running, receiver) = mpsc::channel();
+    // The clock does not advance while a blocking task runs.
+    tokio::task::spawn_blocking(move || receiver.recv());
+    running
+}
+
 /// Returns a limiter of a frozen quota that is spent, without and with a store that is pending at
 /// first.
 async fn spent_limiters() -> [Limiter; 2] {
@@ -159,8 +167,9 @@ async fn spent_limiters() -> [Limiter; 2] {
     limiters
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_connection_of_a_tonic_server_survives_messages_that_come_after_their_denial() {
+    let _clock = stopped_clock();
     for (limiter, calls) in spent_limiters().await.into_iter().zip([MANY_CALLS, CALLS]) {
         let layer = tollgate_tonic::layer(limiter, Global);
         let server = serve_behind(layer).await;
@@ -169,8 +178,9 @@ async fn the_connection_of_a_tonic_server_survives_messages_that_come_after_thei
 }
 
 #[cfg(feature = "axum")]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_connection_of_an_axum_server_survives_messages_that_come_after_their_denial() {
+    let _clock = stopped_clock();
     for limiter in spent_limiters().await {
         let router = tonic::service::Routes::new(EchoServer::new(Echoing)).into_axum_router();
         let router = router.layer(tollgate_tonic::layer(limiter, Global));
@@ -179,9 +189,10 @@ async fn the_connection_of_an_axum_server_survives_messages_that_come_after_thei
 }
 
 /// The documented set-up: a layer outside reads the messages that an interceptor does not reach.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_connection_survives_messages_that_come_after_an_interceptor_denied_them_behind_a_layer_that_drains()
  {
+    let _clock = stopped_clock();
     let [local, remote] = spent_limiters().await;
     let interceptor = RateLimitInterceptor::new(local, Global).unwrap();
     let mut server = Server::builder().layer(DrainLayer::new());

@@ -184,7 +184,7 @@ async fn clients_of_http_1_and_http_2_with_one_address_share_its_limit() {
 async fn layers_of_tower_http_work_outside_and_inside_of_the_limit() {
     let limit = || RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
     let timeout =
-        || TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
+        || TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(600));
     let route = || Router::new().route("/", get(|| async { "hello" }));
     let routers = [
         route()

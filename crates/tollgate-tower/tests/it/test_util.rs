@@ -21,6 +21,8 @@ use tollgate_tower::{
 };
 use tower::ServiceExt;
 
+use crate::support::still;
+
 const WAIT: Duration = Duration::from_secs(90);
 const POLICIES: [Policy; 2] = [
     Policy::token_bucket("burst", Quota::per_second(5)),
@@ -78,7 +80,7 @@ async fn a_scripted_denial_reaches_every_field_of_the_response() {
 
 #[tokio::test]
 async fn an_outage_is_seen_by_the_handler_and_passes() {
-    let store = FaultyStore::default();
+    let store = FaultyStore::new(still());
     let app = app(store.clone());
     assert_eq!(send(&app).await.2, "false");
     store.fail_with(ErrorKind::ReadOnly);

@@ -18,13 +18,6 @@ use crate::{
 /// The size of the frames in which bodies are sent.
 const FRAME: usize = 16_000;
 
-/// Rejections that need no timer, because the clock of these tests stands still.
-fn rejections() -> impl Iterator<Item = (&'static str, u16)> {
-    REJECTIONS
-        .into_iter()
-        .filter(|(path, _)| *path != "/remote")
-}
-
 async fn connect(server: &Server) -> SendRequest<Bytes> {
     let (client, connection) = handshake(TcpStream::connect(server.address).await.unwrap())
         .await
@@ -72,7 +65,7 @@ async fn a_client_that_sends_a_long_body_after_its_rejection_is_not_reset() {
     let _clock = StoppedClock::start();
     let server = Server::start().await;
     let mut client = connect(&server).await;
-    for (path, status) in rejections() {
+    for (path, status) in REJECTIONS {
         let (found, mut upload) = open(&mut client, path).await;
         assert_eq!(found, status, "{path}");
         assert_eq!(send(&mut upload, 10_000_000).await, Ok(()), "{path}");
@@ -85,7 +78,7 @@ async fn a_body_that_is_too_long_ends_its_stream_without_an_error_and_no_other()
     let _clock = StoppedClock::start();
     let server = Server::start().await;
     let mut client = connect(&server).await;
-    for (path, status) in rejections() {
+    for (path, status) in REJECTIONS {
         let (found, mut upload) = open(&mut client, path).await;
         assert_eq!(
             (found, send(&mut upload, 20_000_000).await),
@@ -102,7 +95,7 @@ async fn a_body_that_does_not_end_is_reset_at_the_time_limit() {
     let clock = StoppedClock::start();
     let server = Server::start().await;
     let mut client = connect(&server).await;
-    for (path, _) in rejections() {
+    for (path, _) in REJECTIONS {
         let (_, mut upload) = open(&mut client, path).await;
         assert_eq!(send(&mut upload, 100_000).await, Ok(()), "{path}");
         clock.advance(std::time::Duration::from_secs(2)).await;
@@ -122,7 +115,7 @@ async fn a_late_body_takes_nothing_of_the_window_of_the_connection() {
     let server = Server::start().await;
     let mut client = connect(&server).await;
     let mut late = Vec::new();
-    for (path, _) in rejections() {
+    for (path, _) in REJECTIONS {
         let (_, mut upload) = open(&mut client, path).await;
         assert_eq!(send(&mut upload, 1_000_000).await, Ok(()), "{path}");
         late.push(upload);

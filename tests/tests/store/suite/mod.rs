@@ -49,7 +49,7 @@ fn load(deployment: &Deployment, set: &PolicySet) {
 }
 
 /// Runs a case on a deployment of this kind.
-async fn run(kind: Kind, test: &str, case: impl AsyncFn(&Deployment)) {
+pub(crate) async fn run(kind: Kind, test: &str, case: impl AsyncFn(&Deployment)) {
     if kind == Kind::Cluster {
         let cluster = CLUSTER.lock().await;
         clear(&cluster);

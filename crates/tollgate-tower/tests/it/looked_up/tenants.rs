@@ -216,6 +216,7 @@ mod metrics {
     #[test]
     fn decisions_are_counted_by_the_policies_that_were_looked_up() {
         let series = Series::of(async {
+            tokio::time::pause();
             let labels = MetricLabels::new(["path"], [["/a"]], |parts| {
                 (parts.uri.path() == "/a").then_some(0)
             });

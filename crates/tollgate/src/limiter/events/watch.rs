@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use super::{Event, KeyEvent, Observer};
 use crate::{Algorithm, Cost, Decision, Key, limiter::DeniedKeys, model::PolicyState};
@@ -98,12 +98,4 @@ fn crosses_the_line(decision: &Decision, at: usize, state: &PolicyState<'_>) -> 
     !policy.is_leased()
         && is_beyond(burst.saturating_sub(state.spent()))
         && !is_beyond(decision.remaining_before(at, state))
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
-            .field("denied_keys", &self.denied_keys)
-            .finish_non_exhaustive()
-    }
 }

@@ -1,9 +1,6 @@
-use std::{
-    fmt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
 };
 
 use metrics::{
@@ -348,12 +345,6 @@ fn limiter(name: &str) -> Label {
     Label::new("limiter", name.to_owned())
 }
 
-impl fmt::Debug for LimiterMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimiterMetrics").finish_non_exhaustive()
-    }
-}
-
 const FETCHES: &str = "tollgate_tenant_fetches_total";
 const TENANT_OUTAGE: &str = "tollgate_tenant_outage";
 const CACHED: &str = "tollgate_tenants_cached";
@@ -519,11 +510,5 @@ impl PermitMetrics {
                 waiting: gauge!(WAITING, [policy()].to_vec()),
             }
         })
-    }
-}
-
-impl fmt::Debug for PermitMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitMetrics").finish_non_exhaustive()
     }
 }

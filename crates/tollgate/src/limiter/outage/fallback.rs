@@ -26,7 +26,6 @@ use crate::{
 /// each. Counts all checks, and shows them to the watch if there is one.
 ///
 /// An overload is not an outage: the store answers as many checks as it can.
-#[derive(Debug)]
 pub(crate) struct Fallback {
     /// The name of the limiter.
     name: Cow<'static, str>,

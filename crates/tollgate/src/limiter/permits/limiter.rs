@@ -344,34 +344,21 @@ impl ConcurrencyLimiter {
                 }
             }
         };
-        let Some(replicas) = self
-            .shared
-            .limiter
-            .fallback
-            .permits_failed(error, deadline, ask)?
-        else {
-            let in_flight = pool.lock().pool.in_flight();
-            return Ok(Ok(Permit::new(
-                pool.clone(),
-                Source::Open(kind),
-                self.limit,
-                in_flight,
-            )));
-        };
+        let fallback = &self.shared.limiter.fallback;
+        let replicas = fallback.permits_failed(error, deadline, ask)?;
         let mut state = pool.lock();
-        let is_free = state
-            .pool
-            .take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1));
+        let source = match replicas {
+            None => Some(Source::Open(kind)),
+            Some(replicas) => state
+                .pool
+                .take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1))
+                .then_some(Source::Share(kind)),
+        };
         let in_flight = state.pool.in_flight();
         drop(state);
-        Ok(match is_free {
-            true => Ok(Permit::new(
-                pool.clone(),
-                Source::Share(kind),
-                self.limit,
-                in_flight,
-            )),
-            false => Err(self.denied(pool, Some(kind))),
+        Ok(match source {
+            Some(source) => Ok(Permit::new(pool.clone(), source, self.limit, in_flight)),
+            None => Err(self.denied(pool, Some(kind))),
         })
     }
 

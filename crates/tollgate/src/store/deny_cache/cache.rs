@@ -228,7 +228,7 @@ impl fmt::Debug for DenyCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, MemoryStore, Policy, Quota};
+    use crate::{Cost, MemoryStore, Policy, Quota, clock::Clock};
 
     /// The hash of all keys, as if all had the same.
     const HASH: u64 = 7;
@@ -249,7 +249,7 @@ mod tests {
 
     /// Returns the denial of a check whose quota is spent.
     fn denial(policies: &PolicySet, key: &Key, cost: Cost) -> Decision {
-        let store = MemoryStore::new();
+        let store = MemoryStore::builder().clock(Clock::manual(0)).build();
         let _ = store.decide(Check::new(policies, key, policies.most()));
         let decision = store.decide(Check::new(policies, key, cost));
         assert!(decision.is_denied());

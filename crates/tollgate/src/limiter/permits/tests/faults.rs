@@ -237,6 +237,7 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .start_paused(true)
             .build()
             .unwrap()
     };

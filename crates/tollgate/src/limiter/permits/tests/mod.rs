@@ -295,7 +295,7 @@ async fn a_waiting_caller_gets_the_permit_of_another_replica() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn more_than_64_replicas_are_a_clear_error_and_not_a_wrong_count() {
     let clock = Clock::manual(1_000_000);
     let server = Server::new(&clock);
