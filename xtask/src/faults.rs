@@ -12,8 +12,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// When there is no server, when the program does not compile, or when a row could not be carried
-/// out. A figure that misses its target is reported and is no failure.
+/// When there is no server, when the program does not compile, or when a row breaks. A time or a size
+/// that misses its target is reported and is no failure.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let (server, arguments) = chosen(arguments)?;

@@ -16,7 +16,6 @@ mod documents;
 mod failure;
 mod faults;
 mod foreign;
-mod fuzz;
 mod links;
 mod lint;
 mod metadata;
@@ -24,12 +23,10 @@ mod mutants;
 mod names;
 mod need;
 mod package;
-mod plots;
 mod programs;
 mod pypi;
 mod release;
 mod servers;
-mod simulate;
 mod tally;
 mod test;
 #[cfg(test)]
@@ -82,6 +79,7 @@ Tasks:
         Raises the faults that a limiter has to survive on servers of its own,
         and prints what each costs, with its target, as
         docs/contributors/results/faults.txt; --quick ends within three minutes.
+        What may not happen on any machine fails the run.
         As root on Linux it also raises silent peers, lost packets and
         partitions, in network namespaces of its own, with nft if that is found
         or can be installed. --server runs on another server, one of those of
@@ -94,10 +92,6 @@ Tasks:
         of docs/contributors/results/foreign.txt. --quick ends within a minute.
         --optional prints a loud line and succeeds where the clients cannot be
         had. Linux only.
-  fuzz [TARGET…]
-        Feeds the parsers of untrusted input (forwarding headers, replies) with
-        generated input, five million each, and checks each result against a
-        law. The tests run 20 000. PROPTEST_CASES and FUZZ_SEED choose others.
   lint [--benches]
         Formatting, clippy, circles of imports, links and anchors of all pages,
         documentation, what the crates would publish, unused dependencies, and
@@ -110,9 +104,6 @@ Tasks:
   circles
         The circles of imports alone: which files of a crate import from each
         other, and which imports of the Redis store run upward.
-  plots
-        Draws the pictures in docs/plots again, from the functions that decide;
-        the tests compare them.
   release [STEP…]
         Checks what has to hold before a release: metadata, documentation as
         docs.rs builds it, unused dependencies, deny.toml, features alone and
@@ -120,13 +111,6 @@ Tasks:
         semantic versions, and a rehearsal of the publication. Takes the better
         part of an hour the first time. Tools are installed into the target
         directory. docs/contributors/release.md is the checklist.
-  simulate [leases [SCHEDULES] | fair]
-        Simulates how processes share a server, with the code of the store that
-        limits what is under way, and prints
-        docs/contributors/results/simulation.txt, the same in each run.
-        `leases` runs random schedules of leases, a million by default, and
-        fails when one of them exceeds a bound. `fair` prints what customers
-        get of one limit.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -142,13 +126,10 @@ fn main() -> ExitCode {
         Some("browser") => browser::run(&rest),
         Some("faults") => faults::run(&rest),
         Some("foreign") => foreign::run(&rest),
-        Some("fuzz") => fuzz::run(&rest),
         Some("circles") => Workspace::load().and_then(|workspace| circles::check(&workspace)),
         Some("lint") => lint::run(&rest),
         Some("mutants") => mutants::run(&rest),
         Some("release") => release::run(&rest),
-        Some("plots") => plots::run(&rest),
-        Some("simulate") => simulate::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())

@@ -62,24 +62,3 @@ fn without_passwords(message: &str, arguments: impl Iterator<Item = String>) -> 
     }
     shown
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_argument_that_is_repeated_loses_its_password() {
-        let arguments = [
-            "top",
-            "redis://ann:p@ss/w@host:1/0",
-            "--format=redis://:other@h",
-        ]
-        .map(str::to_owned);
-        let message = "unexpected argument 'redis://ann:p@ss/w@host:1/0', and redis://:other@h";
-        let shown = without_passwords(message, arguments.into_iter());
-        assert_eq!(
-            shown,
-            "unexpected argument 'redis://***@host:1/0', and redis://***@h"
-        );
-    }
-}

@@ -257,28 +257,3 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 }
 
 const _: () = assert!(STATUS == 2, "the help names the exit status");
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signs_that_a_terminal_obeys_are_escaped() {
-        assert_eq!(shown("se-arch_1 ü/\"'"), "se-arch_1 ü/\"'");
-        assert_eq!(
-            shown("\u{1b}[2J\n\u{202e}\u{9b}"),
-            "\\u{1b}[2J\\u{a}\\u{202e}\\u{9b}"
-        );
-    }
-
-    #[test]
-    fn numbers_are_aligned_at_their_right() {
-        let mut table = Table::new(["rule", ">denied"]);
-        table.row(["a".to_owned(), "7".to_owned()]);
-        table.row(["longer".to_owned(), "1000000".to_owned()]);
-        assert_eq!(
-            table.text(),
-            "rule     denied\na             7\nlonger  1000000\n"
-        );
-    }
-}

@@ -35,7 +35,7 @@ mod server;
 mod service;
 
 #[cfg(feature = "server")]
-pub use ads::{Ads, AdsBuilder, AdsTls, Backoff};
+pub use ads::{Ads, AdsTls, Backoff};
 #[cfg(feature = "server")]
 pub use health::{Component, Health};
 pub use metrics::Metrics;

@@ -5,7 +5,7 @@ use std::{
 
 use crate::{
     Compat, Format, Limits, RuleError, RuleErrors, RuleSet,
-    compile::{Options, Source, compile},
+    compile::{Source, compile},
     load,
 };
 
@@ -39,14 +39,18 @@ impl RuleSet {
 /// Sets options and loads a [`RuleSet`].
 #[derive(Clone, Debug, Default)]
 pub struct RuleSetBuilder {
-    options: Options,
+    pub(crate) compat: Compat,
+    /// The mode of all files.
+    pub(crate) forced_compat: Option<Compat>,
+    pub(crate) merge_domains: bool,
+    pub(crate) limits: Limits,
 }
 
 impl RuleSetBuilder {
     /// Sets the mode of files without the field `compat`. The default is [`Compat::Native`].
     #[must_use]
     pub fn compat(mut self, compat: Compat) -> Self {
-        self.options.compat = compat;
+        self.compat = compat;
         self
     }
 
@@ -55,7 +59,7 @@ impl RuleSetBuilder {
     /// Tools use it to compare the two modes. A service leaves the choice to the files.
     #[must_use]
     pub fn force_compat(mut self, compat: Compat) -> Self {
-        self.options.forced_compat = Some(compat);
+        self.forced_compat = Some(compat);
         self
     }
 
@@ -66,14 +70,14 @@ impl RuleSetBuilder {
     /// `MERGE_DOMAIN_CONFIG`.
     #[must_use]
     pub fn merge_domains(mut self, merge: bool) -> Self {
-        self.options.merge_domains = merge;
+        self.merge_domains = merge;
         self
     }
 
     /// Sets the bounds of size and depth.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.options.limits = limits.capped();
+        self.limits = limits.capped();
         self
     }
 
@@ -83,11 +87,8 @@ impl RuleSetBuilder {
     ///
     /// Fails with every mistake that was found.
     pub fn parse(&self, text: &str, format: Format) -> Result<RuleSet, RuleErrors> {
-        compile(
-            &self.options,
-            [(None, format.read(text, &self.options.limits))],
-            &mut Vec::new(),
-        )
+        let tree = format.read(text, &self.limits);
+        compile(self, [(None, tree)], &mut Vec::new())
     }
 
     /// Parses several texts as one set. A mistake is reported with the name of its text.
@@ -115,9 +116,9 @@ impl RuleSetBuilder {
     ) -> Result<RuleSet, RuleErrors> {
         let sources = texts.into_iter().map(|(name, text, format)| {
             let name: Arc<Path> = name.as_ref().into();
-            (Some(name), format.read(text, &self.options.limits))
+            (Some(name), format.read(text, &self.limits))
         });
-        compile(&self.options, sources, &mut Vec::new())
+        compile(self, sources, &mut Vec::new())
     }
 
     /// Loads a file, or all files of a directory.
@@ -146,20 +147,20 @@ impl RuleSetBuilder {
         let files = self
             .files(path)
             .map_err(|error| error.in_file(Some(&path.into())))?;
-        compile(&self.options, self.sources(files), lists)
+        compile(self, self.sources(files), lists)
     }
 
     /// Returns the files that [`load`](Self::load) reads.
     pub(crate) fn files(&self, path: &Path) -> Result<Vec<PathBuf>, RuleError> {
         match path.is_dir() {
-            true => load::directory(path, &self.options.limits),
+            true => load::directory(path, &self.limits),
             false => Ok(vec![path.to_owned()]),
         }
     }
 
     /// Returns a set without domains.
     pub(crate) fn empty(&self) -> RuleSet {
-        RuleSet::empty(self.options.forced_compat.unwrap_or(self.options.compat))
+        RuleSet::empty(self.forced_compat.unwrap_or(self.compat))
     }
 
     /// Returns a digest of what [`load`](Self::load) reads, with the files of networks in `lists`.
@@ -173,8 +174,7 @@ impl RuleSetBuilder {
         match self.files(path) {
             Ok(files) => {
                 for file in files.iter().chain(lists) {
-                    let text =
-                        load::text(file, &self.options.limits).map_err(|error| error.to_string());
+                    let text = load::text(file, &self.limits).map_err(|error| error.to_string());
                     (file, text).hash(&mut hasher);
                 }
             }
@@ -192,7 +192,7 @@ impl RuleSetBuilder {
         &self,
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
     ) -> Result<RuleSet, RuleErrors> {
-        compile(&self.options, self.sources(paths), &mut Vec::new())
+        compile(self, self.sources(paths), &mut Vec::new())
     }
 
     fn sources(
@@ -201,7 +201,7 @@ impl RuleSetBuilder {
     ) -> impl Iterator<Item = Source> {
         paths.into_iter().map(|path| {
             let file: Arc<Path> = path.as_ref().into();
-            let tree = load::tree(&file, &self.options.limits);
+            let tree = load::tree(&file, &self.limits);
             (Some(file), tree)
         })
     }

@@ -234,8 +234,8 @@ pub use rule::{Limit, Rule, RuleMetadata};
 pub use rule_set::{RuleSet, level::MatchedBy};
 pub use unit::{Unit, UnknownUnit};
 pub use verdict::{
-    Code, CurrentLimit, DescriptorOutcome, GlobalModes, LimitHeaders, Plan, Planned, RequestError,
-    Status, Treatment, Verdict,
+    Code, CurrentLimit, DescriptorOutcome, GlobalModes, Plan, Planned, RequestError, Status,
+    Treatment, Verdict,
 };
 
 /// Compiles the examples of the README with the tests.

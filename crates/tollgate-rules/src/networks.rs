@@ -9,7 +9,7 @@ use crate::Descriptor;
 /// The `networks` of a domain. A load makes new lists, so they are exchanged with the rules.
 pub(crate) struct ClientNetworks(pub(crate) Networks);
 
-/// The key of the entry that holds the address of a client: that of Envoy's action of this name.
+/// The key of the entry with the address of a client. Envoy's action of this name has it, too.
 const ADDRESS: &str = "remote_address";
 
 impl ClientNetworks {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tollgate::Priority;
 
-use crate::{Descriptor, DescriptorEntry, pattern::Pattern, rule::Origin};
+use crate::{Descriptor, pattern::Pattern, rule::Origin};
 
 /// A class of requests with its [`Priority`]: an element of the field `priorities` of a file.
 ///
@@ -75,7 +75,7 @@ impl PriorityClass {
         descriptors
             .iter()
             .flat_map(Descriptor::entries)
-            .any(|entry| selector.matches(entry))
+            .any(|entry| selector.covers(entry.key(), entry.value()))
     }
 
     /// Returns whether every request of another class would belong to this one.
@@ -83,9 +83,7 @@ impl PriorityClass {
         match (&self.selector, &other.selector) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(own), Some(other)) => {
-                own.key == other.key && own.value.covers(other.value.text())
-            }
+            (Some(own), Some(other)) => own.covers(&other.key, &other.value),
         }
     }
 }
@@ -102,47 +100,29 @@ impl fmt::Debug for PriorityClass {
 /// Selects requests by an entry of their descriptors.
 pub(crate) struct EntrySelector {
     pub(crate) key: Box<str>,
-    pub(crate) value: EntryValue,
-}
-
-pub(crate) enum EntryValue {
-    Any,
-    Text(Box<str>),
-    Pattern(Box<str>, Pattern),
+    /// The text of the file. A star stands for any value.
+    value: Box<str>,
+    pattern: Option<Pattern>,
 }
 
 impl EntrySelector {
-    fn matches(&self, entry: &DescriptorEntry<'_>) -> bool {
-        *entry.key() == *self.key && self.value.covers(entry.value())
-    }
-}
-
-impl EntryValue {
-    pub(crate) fn new(text: Option<Box<str>>) -> Self {
-        match text {
-            None => Self::Any,
-            Some(text) => match Pattern::new(&text) {
-                Some(pattern) => Self::Pattern(text, pattern),
-                None => Self::Text(text),
-            },
+    pub(crate) fn new(key: Box<str>, value: Option<Box<str>>) -> Self {
+        let value = value.unwrap_or_else(|| "*".into());
+        let pattern = Pattern::new(&value);
+        Self {
+            key,
+            value,
+            pattern,
         }
     }
 
-    /// Returns the text of the file. A star stands for any value.
-    fn text(&self) -> &str {
-        match self {
-            Self::Any => "*",
-            Self::Text(text) | Self::Pattern(text, _) => text,
-        }
-    }
-
-    /// Returns whether it matches a value, or all that the pattern `text` matches: a star of the
+    /// Returns whether it matches an entry, or all that the pattern `value` matches: a star of the
     /// text is then matched by a star.
-    fn covers(&self, text: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Text(own) => **own == *text,
-            Self::Pattern(_, pattern) => pattern.matches(text.as_bytes()),
-        }
+    fn covers(&self, key: &str, value: &str) -> bool {
+        *self.key == *key
+            && match &self.pattern {
+                Some(pattern) => pattern.matches(value.as_bytes()),
+                None => *self.value == *value,
+            }
     }
 }

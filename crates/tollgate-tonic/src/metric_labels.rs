@@ -74,20 +74,3 @@ struct ServiceLabels {
     methods: HashMap<String, usize>,
     other: usize,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[should_panic(expected = "a service must be like package.Service, got \"\"")]
-    fn an_empty_name_panics() {
-        let _ = metric_labels([""]);
-    }
-
-    #[test]
-    #[should_panic(expected = "a service must be like package.Service, got \"//Unary\"")]
-    fn a_method_of_an_empty_service_panics() {
-        let _ = metric_labels(["//Unary"]);
-    }
-}

@@ -48,16 +48,3 @@ pub(crate) fn checked_method_or_service(name: String) -> String {
         checked_service(name)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_names_a_service_and_a_method() {
-        assert_eq!(service_and_method("/a.B/C"), Some(("a.B", "C")));
-        for other in ["", "/", "a.B/C", "/a.B", "/a.B/", "//C", "/a.B/C/D"] {
-            assert_eq!(service_and_method(other), None, "{other}");
-        }
-    }
-}

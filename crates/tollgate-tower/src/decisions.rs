@@ -50,7 +50,7 @@ impl Decisions {
         self.iter().find_map(|decision| decision.state(name))
     }
 
-    /// Appends a decision to those of the outer layers.
+    /// Appends a decision to the list of the outer layers.
     pub(crate) fn append(decision: &Decision, extensions: &mut Extensions) -> Self {
         let decisions = Self(match extensions.get::<Self>() {
             Some(Self(outer)) => outer.iter().chain([decision]).cloned().collect(),

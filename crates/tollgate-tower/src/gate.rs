@@ -161,12 +161,12 @@ where
             }
             Verdict::Wait(wait) => {
                 let ready = L::hold(&mut self.inner, &wait);
-                let request = Box::new(WaitingRequest {
+                let request = WaitingRequest {
                     wait,
                     ready,
                     parts,
                     body,
-                });
+                };
                 State::Waiting {
                     request: Some(request),
                     layer: self.layer.clone(),
@@ -215,12 +215,13 @@ pin_project! {
         L: Gate<S, B>,
     {
         Rejected { response: Option<S::Response> },
-        Waiting { request: Option<Box<WaitingRequest<S, L::Wait, B>>>, layer: L },
+        Waiting { request: Option<WaitingRequest<S, L::Wait, B>>, layer: L },
         Calling { #[pin] future: S::Future, pass: L::Pass },
     }
 }
 
-/// Stores a request that waits. It is boxed, so that the future stays small when nothing waits.
+/// Stores a request that waits. The future of an Axum route, which stands in its place later, is as
+/// large.
 struct WaitingRequest<S, W, B> {
     wait: W,
     /// The service that was ready when the request arrived.
@@ -271,12 +272,12 @@ where
                                 parts,
                                 body,
                                 ..
-                            } = *request.take().expect("the request is taken once");
+                            } = request.take().expect("the request is taken once");
                             State::calling(&mut ready, Request::from_parts(parts, body), pass)
                         }
                         Verdict::Reject(response) => {
                             let WaitingRequest { parts, body, .. } =
-                                *request.take().expect("the request is taken once");
+                                request.take().expect("the request is taken once");
                             discard(&parts, body);
                             State::Rejected {
                                 response: Some(response),

@@ -77,15 +77,6 @@ impl Clock {
     /// Creates a clock that stands at `now_us` until it is moved, for tests.
     ///
     /// `now_us` is in microseconds since the Unix epoch. Clones share the time.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::store::Clock;
-    ///
-    /// let clock = Clock::manual(1_000_000);
-    /// clock.advance(Duration::from_millis(5));
-    /// assert_eq!(clock.now_us(), 1_005_000);
-    /// ```
     #[must_use]
     pub fn manual(now_us: u64) -> Self {
         Self(Source::Manual(Arc::new(AtomicU64::new(now_us))))
@@ -99,23 +90,6 @@ impl Clock {
     /// which is faster to read.
     ///
     /// [pauses]: https://docs.rs/tokio/latest/tokio/time/fn.pause.html
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tokio::time::Instant;
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
-    ///
-    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    /// let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_minute(1)));
-    /// assert!(limiter.check("acme").await?.is_allowed());
-    ///
-    /// // Returns at once in real time.
-    /// let start = Instant::now();
-    /// assert!(limiter.check("acme").wait(Duration::from_secs(300)).await?.is_allowed());
-    /// assert_eq!(start.elapsed().as_secs(), 60);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn tokio() -> Self {
         let epoch = SystemTime::now()

@@ -85,7 +85,7 @@ impl Credentials {
         self
     }
 
-    /// Returns the user, if it is not that of the URL.
+    /// Returns the user. `None` for the user of the URL.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()

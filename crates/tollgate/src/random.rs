@@ -12,15 +12,3 @@ pub(crate) fn bits() -> u64 {
 pub(crate) fn name() -> String {
     format!("{:016x}{:016x}", bits(), bits())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_have_one_length_and_differ() {
-        let names: std::collections::HashSet<String> = (0..1_000).map(|_| name()).collect();
-        assert_eq!(names.len(), 1_000);
-        assert!(names.iter().all(|name| name.len() == 32));
-    }
-}

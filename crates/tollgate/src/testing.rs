@@ -8,7 +8,7 @@
 pub use crate::{
     model::{
         charge::{Charge, ChargeRef},
-        lease::{Demand, Grant, HeldUnits, Report, Stamp, Stamps},
+        lease::{Grant, HeldUnits, Report, Stamp, Stamps},
         shape::{Script, Shape},
     },
     store::{memory::lockless::Lockless, permits::PermitState},

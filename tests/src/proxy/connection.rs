@@ -9,7 +9,7 @@ use tokio::{
         tcp::{ReadHalf, WriteHalf},
     },
     sync::{mpsc, watch},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 
 use super::{Mode, Orders};
@@ -201,15 +201,6 @@ impl Replies<'_> {
                     }
                     changed = self.orders.changed() => changed?,
                 },
-                Mode::Trickle(pause) => {
-                    let (first, rest) = bytes.split_at(1);
-                    self.to_client.write_all(first).await?;
-                    bytes = rest;
-                    tokio::select! {
-                        () = sleep(pause) => {}
-                        changed = self.orders.changed() => changed?,
-                    }
-                }
             }
         }
         Ok(())

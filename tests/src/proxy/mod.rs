@@ -44,8 +44,6 @@ pub enum Mode {
     /// Delivers every n-th reply of each connection this much later, and the replies behind it
     /// after it.
     DelayEach(usize, Duration),
-    /// Delivers replies one byte at a time, with this much time in between.
-    Trickle(Duration),
     /// Delivers these bytes instead of each piece of a reply.
     Garbage(Vec<u8>),
     /// Delivers the first bytes instead of a reply, and then the others again and again, as fast as

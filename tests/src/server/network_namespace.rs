@@ -221,18 +221,6 @@ impl NetworkNamespace {
         self.filter(&rule, &rule);
     }
 
-    /// Drops all packets from and to this local port, as a router does that forgot a connection.
-    ///
-    /// # Panics
-    ///
-    /// As [`NetworkNamespace::drop_packets`].
-    pub fn drop_port(&self, port: u16) {
-        self.filter(
-            &format!("tcp sport {port} drop"),
-            &format!("tcp dport {port} drop"),
-        );
-    }
-
     /// Limits the rate in each direction; packets that would wait longer than 200 ms are dropped.
     ///
     /// # Panics

@@ -3,8 +3,11 @@
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
-    Algorithm, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, store::Clock,
-    tenants::TenantLimiters, test_util::FaultyStore, testing::shapes,
+    Algorithm, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
+    store::Clock,
+    tenants::TenantLimiters,
+    test_util::FaultyStore,
+    testing::{shape, shapes},
 };
 use tollgate_test_support::calls::Script;
 use tollgate_tests::RedisServer;
@@ -68,6 +71,36 @@ fn a_shape_ends_with_the_last_set_that_uses_it() {
         }
     }
     assert_eq!(most, 1);
+}
+
+#[test]
+fn two_lists_of_algorithms_have_one_shape_exactly_when_they_are_equal() {
+    let _alone = alone();
+    let all = tollgate::testing::ALGORITHMS;
+    let mut lists: Vec<Vec<Algorithm>> = all.map(|first| vec![first]).into();
+    lists.extend(
+        all.iter()
+            .flat_map(|&first| all.map(|next| vec![first, next])),
+    );
+    lists.push(all[..8].to_vec());
+    lists.extend(all.map(|algorithm| vec![algorithm; 8]));
+    lists.push(vec![Algorithm::SlidingBuckets { buckets: 60 }]);
+    let set = |list: &Vec<Algorithm>| {
+        let policy = |(at, &algorithm): (usize, &Algorithm)| {
+            Policy::try_new(format!("p{at}"), algorithm, Quota::per_minute(5)).expect("a policy")
+        };
+        let set = PolicySet::try_new(list.iter().enumerate().map(policy)).expect("a set");
+        let _ = shape(&set);
+        set
+    };
+    let kept: Vec<_> = lists.iter().chain(&lists).map(set).collect();
+    assert_eq!(
+        shapes(),
+        lists.len() - 1,
+        "any number of buckets has one shape"
+    );
+    drop(kept);
+    assert_eq!(shapes(), 0);
 }
 
 /// Returns the bytes that are in use, with the most that an allocator adds to each allocation of

@@ -123,6 +123,19 @@ fn a_period_ends_at_its_local_midnight_on_every_store() {
             60 * DAY_US,
             60 * DAY_US + 13 * HOUR_US + HOUR_US / 2,
         ),
+        // Cuba puts the clock forward at midnight: the 11th of March begins at 01:00.
+        (
+            CalendarUnit::Day,
+            "America/Havana",
+            39 * DAY_US - 1,
+            39 * DAY_US + 5 * HOUR_US,
+        ),
+        (
+            CalendarUnit::Day,
+            "America/Havana",
+            39 * DAY_US + 5 * HOUR_US,
+            40 * DAY_US + 4 * HOUR_US,
+        ),
     ] {
         a_period_ends(&policy(3, unit, zone), FEBRUARY_US + at, FEBRUARY_US + end);
     }

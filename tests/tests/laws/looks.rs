@@ -126,6 +126,27 @@ fn law_12_a_stored_state_tells_when_a_cost_fits_as_a_look_does() {
     });
 }
 
+#[test]
+fn law_12_a_stored_debt_is_read_without_its_mark() {
+    let mark = 1e15;
+    let spent = |tag: &str, numbers: &[f64], quota: Option<&Quota>| {
+        let value: Vec<u8> = numbers.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let state = StoredState::decode(tag, &value).expect("a state");
+        state.spent(1_000_000, 3_000_000, quota)
+    };
+    let hundred = Quota::per_second(100);
+    for quota in [None, Some(&hundred)] {
+        assert_eq!(spent("t1", &[6e6, mark, 1e4], quota), 500);
+        assert_eq!(spent("l1", &[6e6, mark, 1e4], quota), 500);
+        assert_eq!(spent("i1", &[1e6, mark + 500.0], quota), 500);
+        assert_eq!(spent("w1", &[1e6, mark + 500.0, 0.0], quota), 500);
+    }
+    // The last of three units per second returns a third of a microsecond after the whole ones.
+    let three = Quota::per_second(3);
+    let numbers = [6e6, mark + 1.0, 1e6 / 3.0];
+    assert_eq!(spent("t1", &numbers, Some(&three)), 16);
+}
+
 /// The quotas of an algorithm of which the second holds less, at the same rate.
 fn lowered(dice: &mut Dice, algorithm: Algorithm) -> [PolicySet; 2] {
     let burst = 2 + dice.below(9);

@@ -18,6 +18,7 @@ mod cost;
 mod damage;
 mod expiry;
 mod fair_shares;
+mod leases;
 mod looks;
 mod priorities;
 mod refunds;

@@ -6,10 +6,11 @@ use std::{env, process::Command, time::Duration};
 use tollgate_test_support::{
     PATIENCE,
     permits::{
-        AT_ONCE, LoweredLimit, SharedPermits, most_at_once, most_held_while, run_permit_worker,
+        AT_ONCE, SharedPermits, begun_above_a_lowered_limit, most_at_once, most_held_while,
+        run_permit_worker,
     },
 };
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{RedisServer, WallClock, wait};
 
 /// A life in which a slow machine renews.
 const LIFE: Duration = Duration::from_secs(2);
@@ -36,10 +37,26 @@ fn program(server: &RedisServer) -> Command {
 
 /// Disturbs the first process, so that the others get its permits. At no time are more than four
 /// pieces of work in progress, or more than four permits held at the server.
-fn others_get_the_permits(disturb: impl Fn(&mut SharedPermits), after: impl Fn(&SharedPermits)) {
+/// `clocks` are the wall clocks of the server and of the processes, if they are not the machine's.
+fn others_get_the_permits(
+    clocks: [Option<&WallClock>; 2],
+    disturb: impl Fn(&mut SharedPermits),
+    after: impl Fn(&SharedPermits),
+) {
+    let [of_server, of_processes] = clocks;
     for is_exact in [true, false] {
-        let server = RedisServer::start();
-        let mut shared = SharedPermits::start(|| program(&server), LIFE, is_exact);
+        let server = RedisServer::builder();
+        let server = match of_server {
+            Some(clock) => server.clock(clock),
+            None => server,
+        };
+        let server = server.start();
+        let at_clock = || {
+            let mut command = program(&server);
+            command.envs(of_processes.into_iter().flat_map(WallClock::variables));
+            command
+        };
+        let mut shared = SharedPermits::start(at_clock, LIFE, is_exact);
         let held = most_held_while(&server, || {
             disturb(&mut shared);
             wait::until("the others to work with all permits", PATIENCE, || {
@@ -58,12 +75,13 @@ fn others_get_the_permits(disturb: impl Fn(&mut SharedPermits), after: impl Fn(&
 
 #[test]
 fn the_permits_of_a_killed_process_are_free_again_after_their_life() {
-    others_get_the_permits(SharedPermits::kill_first, |_| {});
+    others_get_the_permits([None; 2], SharedPermits::kill_first, |_| {});
 }
 
 #[test]
 fn a_process_that_was_stopped_for_a_life_cancels_its_work_when_it_goes_on() {
     others_get_the_permits(
+        [None; 2],
         |shared| shared.stop_first(),
         |shared| {
             shared.resume_first();
@@ -75,10 +93,30 @@ fn a_process_that_was_stopped_for_a_life_cancels_its_work_when_it_goes_on() {
 }
 
 #[test]
+fn wall_clocks_that_jump_by_an_hour_cancel_no_work_and_keep_no_permit() {
+    const JUMP: Duration = Duration::from_secs(3_600);
+    let clock = WallClock::new();
+    let cancelled_none = |shared: &SharedPermits| assert_eq!(shared.cancelled()[1..], [0, 0]);
+    for (clocks, jump) in [
+        (
+            [Some(&clock), None],
+            WallClock::back as fn(&WallClock, Duration),
+        ),
+        ([None, Some(&clock)], WallClock::forward),
+    ] {
+        let disturb = |shared: &mut SharedPermits| {
+            jump(&clock, JUMP);
+            shared.kill_first();
+        };
+        others_get_the_permits(clocks, disturb, cancelled_none);
+    }
+}
+
+#[test]
 fn law_p2_four_busy_processes_keep_to_a_lowered_limit() {
     for is_exact in [true, false] {
         let server = RedisServer::start();
-        let lowered = LoweredLimit::run(&server, || program(&server), LIFE, is_exact);
-        assert_eq!(lowered.begun_above, 0, "exact: {is_exact}: {lowered:?}");
+        let above = begun_above_a_lowered_limit(&server, || program(&server), LIFE, is_exact);
+        assert_eq!(above, 0, "exact: {is_exact}");
     }
 }

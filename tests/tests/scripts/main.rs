@@ -4,13 +4,14 @@ mod agreement;
 mod batches;
 mod cascades;
 mod decimal_arguments;
+mod hostile_replies;
 mod large_quotas;
 mod largest_sets;
 mod leases;
 mod mistakes;
 mod mixed;
 mod mutations;
-mod plots;
+mod pictures;
 mod reservations;
 mod sliding_log;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate::{
-    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
-    store::Clock,
+    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    RedisStore, store::Clock, test_util::FaultyStore,
 };
 use tollgate_test_support::{decided_at, patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
@@ -264,4 +264,38 @@ async fn an_outage_keeps_the_costs() {
     assert!(decision.is_allowed() && decision.is_degraded());
     let left: Vec<_> = decision.states().map(|state| state.remaining()).collect();
     assert_eq!(left, [5, 150], "a tenth of each quota");
+}
+
+#[tokio::test]
+async fn an_outage_spends_the_share_of_a_cost_that_is_above_it_and_no_more() {
+    let store = FaultyStore::default();
+    store.fail();
+    let day = Policy::token_bucket("day", Quota::per_day(12));
+    let wide = Policy::fixed_window("wide", Quota::per_day(100));
+    let limiter = |policies: PolicySet| {
+        Limiter::builder(store.clone())
+            .policies(policies)
+            .on_outage(Outage::local(4))
+            .build()
+    };
+    for policies in [
+        day.clone().into(),
+        Policy::sliding_log("log", Quota::per_day(12)).into(),
+        [day.clone(), wide.clone()].into(),
+    ] {
+        let limiter = limiter(policies);
+        let spend = async |key: &str, cost: u64| {
+            let decision = decided_at(&limiter, key, Cost::new(cost)).await;
+            let left = decision.states().next().expect("a state").remaining();
+            (decision.is_allowed(), left)
+        };
+        assert_eq!(spend("fresh", 12).await, (true, 0));
+        assert_eq!(spend("fresh", 12).await, (false, 0));
+        assert_eq!(spend("fresh", 1).await, (false, 0));
+        assert_eq!(spend("begun", 1).await, (true, 2));
+        assert_eq!(spend("begun", 12).await, (false, 2), "a part is not enough");
+    }
+    let decision = decided_at(&limiter([day, wide].into()), "acme", Cost::new(12)).await;
+    let left: Vec<_> = decision.states().map(|state| state.remaining()).collect();
+    assert_eq!(left, [0, 13], "3 of 3 and 12 of 25");
 }

@@ -47,6 +47,7 @@ mod silent_server;
 mod suite;
 mod swing;
 mod tls;
+mod values;
 mod waiting;
 mod with_policies;
 mod wrapped;

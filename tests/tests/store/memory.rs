@@ -6,6 +6,7 @@ use std::{num::NonZeroUsize, time::Duration};
 use tollgate::{
     Cost, ErrorKind, Key, Limiter, LimiterHandle, MemoryStore, Policy, Quota, store::Clock,
 };
+use tollgate_test_support::{decided_at, remaining_of_each};
 
 fn room(keys: usize) -> NonZeroUsize {
     NonZeroUsize::new(keys).expect("not zero")
@@ -111,6 +112,34 @@ fn a_flood_of_inner_keys_behind_a_spent_outer_level_adds_no_state() {
         .count();
     assert_eq!((admitted, store.len()), (100, 101));
     assert!(check(&limiter, Key::new("another /48").child(7_u64)));
+}
+
+#[tokio::test]
+async fn keys_around_the_longest_that_is_stored_in_place_are_told_apart() {
+    let long = [29, 30, 31, 64].map(|length| "x".repeat(length));
+    // Some equal another one and its padding.
+    let texts = ["a", "a0", "a00"]
+        .into_iter()
+        .chain(long.iter().map(String::as_str));
+    let keys: Vec<_> = (1_u64..).zip(texts.map(Key::new)).collect();
+    let outer = Policy::fixed_window("outer", Quota::per_day(100)).at_level(1);
+    let limiter = Limiter::new(
+        MemoryStore::new(),
+        [outer, Policy::fixed_window("whole", Quota::per_day(100))],
+    );
+    for (cost, key) in &keys {
+        for key in [key.clone(), key.clone().child("inner")] {
+            let _ = decided_at(&limiter, &key, Cost::new(*cost)).await;
+        }
+    }
+    for (cost, key) in keys {
+        for key in [key.clone(), key.child("inner")] {
+            assert_eq!(
+                remaining_of_each(&limiter, &key).await,
+                [100 - 2 * cost, 100 - cost]
+            );
+        }
+    }
 }
 
 #[tokio::test]

@@ -47,6 +47,35 @@ async fn a_share_in_an_outage_has_ranks_too() {
 }
 
 #[tokio::test]
+async fn a_cost_above_what_its_rank_has_of_a_share_spends_that_and_no_more() {
+    let store = FaultyStore::default();
+    store.fail();
+    let limiter = Limiter::builder(store)
+        .policies(Policy::fixed_window("day", Quota::per_day(100)))
+        .on_outage(Outage::local(2))
+        .build();
+    let spend = async |key: u64, cost: u64| {
+        let costs = Costs::new(Cost::new(cost)).with_priority(Priority::BACKGROUND);
+        let look = limiter.peek(key).cost(costs.clone()).await;
+        let decision = decided_at(&limiter, key, costs).await;
+        assert_eq!(
+            look.expect("a state").retry_after().is_none(),
+            decision.is_allowed(),
+            "{cost}"
+        );
+        decision.is_allowed().then(|| decision.cost().units())
+    };
+    // The rank has 30 of the 50 units of this replica.
+    for cost in 31..=60 {
+        assert_eq!(spend(cost, cost).await, Some(30), "{cost}");
+        assert_eq!(spend(cost, 1).await, None, "{cost}");
+    }
+    for (cost, spent) in [(1, Some(1)), (29, Some(29)), (40, None)] {
+        assert_eq!(spend(0, cost).await, spent);
+    }
+}
+
+#[tokio::test]
 async fn a_ranked_caller_is_told_what_its_rank_can_have() {
     let server = RedisServer::start();
     let redis = RedisStore::connect(server.url()).await.expect("a store");

@@ -327,6 +327,11 @@ async fn ids_and_keys_of_any_bytes_are_kept_apart() {
             .chain([&long[..64], &long[..65], &long])
             .map(id)
             .collect();
+        let is_word = |id: &ReservationId| {
+            let text = id.as_str();
+            (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        assert!(ids.iter().all(is_word), "{ids:?}");
         let keys = [
             Key::new("a"),
             Key::new("a").child("b"),

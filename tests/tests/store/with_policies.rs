@@ -62,6 +62,7 @@ async fn an_outage_limits_each_set_by_its_own_share() {
         (Outage::local(2), [5, 50]),
         (Outage::local(1), [10, 100]),
         (Outage::local(4), [2, 25]),
+        (Outage::local(100), [1, 1]),
     ] {
         let limiter = Limiter::builder(away())
             .policies(API)

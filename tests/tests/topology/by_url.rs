@@ -36,6 +36,34 @@ async fn a_memory_url_is_a_store_of_its_own() {
     assert_eq!(remaining(&patient_limiter(other, HOURLY), "acme").await, 5);
 }
 
+#[test]
+fn a_url_of_each_form_opens_a_store_and_no_other_does() {
+    let opened = |url: &str| tollgate::open(url).map(|store| store.is_in_process());
+    for (url, is_in_process) in [
+        ("memory:", true),
+        ("memory://", true),
+        ("redis://h", false),
+        ("redis://h/?prefix=shop", false),
+        ("redis+unix:///s", false),
+        ("unix:///s", false),
+        ("redis+sentinel://h/m", false),
+        ("redis+cluster://h,i", false),
+    ] {
+        assert_eq!(opened(url).expect(url), is_in_process, "{url}");
+    }
+    for url in [
+        "memory://elsewhere",
+        "http://h",
+        "h:6379",
+        "",
+        "redis+cluster://",
+        "redis+sentinel://h",
+        "redis://h/?prefx=shop",
+    ] {
+        assert!(opened(url).is_err(), "{url}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_is_found_by_host_and_port_and_by_its_socket() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,117 +1,83 @@
 //! The figures of a row, and their targets.
 
-use crate::load::{Sample, quantile};
-
 /// The figures of a row.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
-    pub(crate) figures: Vec<Figure>,
-    pub(crate) keys: u64,
-    pub(crate) expiring: u64,
-}
+pub(crate) struct Findings(Vec<Figure>);
 
-/// A measured figure and its target.
-#[derive(Clone, Debug)]
-pub(crate) struct Figure {
-    pub(crate) asked: String,
-    pub(crate) target: Target,
-    pub(crate) measured: f64,
-    pub(crate) unit: &'static str,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
-    AtMost(f64),
-    AtLeast(f64),
-    /// There is no target: the figure is only reported.
-    None,
+/// A measured figure, and the most that it should be.
+#[derive(Debug)]
+struct Figure {
+    asked: String,
+    measured: f64,
+    unit: &'static str,
+    target: Option<f64>,
 }
 
 impl Findings {
-    /// Adds a figure of the row. Without a target it is only reported.
-    pub(crate) fn figure(
+    /// Adds a figure that is only reported.
+    pub(crate) fn shown(&mut self, asked: impl Into<String>, measured: f64, unit: &'static str) {
+        self.add(asked.into(), measured, unit, None);
+    }
+
+    /// Adds a figure with a target.
+    pub(crate) fn at_most(
         &mut self,
+        target: f64,
         asked: impl Into<String>,
         measured: f64,
         unit: &'static str,
-    ) -> &mut Figure {
-        self.figures.push(Figure {
-            asked: asked.into(),
-            target: Target::None,
+    ) {
+        self.add(asked.into(), measured, unit, Some(target));
+    }
+
+    fn add(&mut self, asked: String, measured: f64, unit: &'static str, target: Option<f64>) {
+        self.0.push(Figure {
+            asked,
             measured,
             unit,
+            target,
         });
-        let last = self.figures.len() - 1;
-        &mut self.figures[last]
     }
 
-    /// Adds a time.
-    pub(crate) fn ms(&mut self, asked: impl Into<String>, measured: f64) -> &mut Figure {
-        self.figure(asked, measured, " ms")
+    /// Returns how many figures meet their targets, and how many miss them.
+    pub(crate) fn tally(&self) -> [usize; 2] {
+        [true, false].map(|met| {
+            let figures = self.0.iter().filter_map(Figure::is_met);
+            figures.filter(|is_met| *is_met == met).count()
+        })
     }
 
-    /// Adds the longest time of these checks, which exceeds the default deadline by the time that a
-    /// process takes to be woken.
-    pub(crate) fn longest_check(&mut self, samples: &[Sample]) {
-        self.ms("longest check", quantile(samples, 1.0))
-            .at_most(70.0);
-    }
-
-    /// Adds a share.
-    pub(crate) fn percent(&mut self, asked: impl Into<String>, measured: f64) -> &mut Figure {
-        self.figure(asked, measured, " %")
-    }
-
-    /// Adds a number.
-    pub(crate) fn count(&mut self, asked: impl Into<String>, measured: f64) -> &mut Figure {
-        self.figure(asked, measured, "")
-    }
-
-    /// Adds the keys that the row left at a server, and the number of those that expire.
-    pub(crate) fn keys(&mut self, (keys, expiring): (u64, u64)) {
-        self.keys += keys;
-        self.expiring += expiring;
+    /// Returns the lines of the table.
+    pub(crate) fn lines(&self, id: &str, fault: &str) -> impl Iterator<Item = String> {
+        let line = move |figure: &Figure| format!("| {id} | {fault} | {} |", figure.cells());
+        self.0.iter().map(line)
     }
 }
 
 impl Figure {
-    pub(crate) fn at_most(&mut self, bound: f64) {
-        self.target = Target::AtMost(bound);
+    fn is_met(&self) -> Option<bool> {
+        self.target.map(|target| self.measured <= target)
     }
 
-    pub(crate) fn at_least(&mut self, bound: f64) {
-        self.target = Target::AtLeast(bound);
-    }
-
-    /// `None` without a target.
-    pub(crate) fn is_met(&self) -> Option<bool> {
-        match self.target {
-            Target::AtMost(bound) => Some(self.measured <= bound),
-            Target::AtLeast(bound) => Some(self.measured >= bound),
-            Target::None => None,
-        }
-    }
-
-    /// Formats the figure of a row as a line of the table.
-    pub(crate) fn line(&self, id: &str, fault: &str) -> String {
-        let target = match self.target {
-            Target::AtMost(0.0) => format!("0{}", self.unit),
-            Target::AtMost(bound) => format!("≤ {bound}{}", self.unit),
-            Target::AtLeast(bound) => format!("≥ {bound}{}", self.unit),
-            Target::None => "–".to_owned(),
+    fn cells(&self) -> String {
+        let Self {
+            asked,
+            measured,
+            unit,
+            target,
+        } = self;
+        let measured = match measured.abs() {
+            it if it.fract() == 0.0 => format!("{measured:.0}"),
+            it if it < 10.0 => format!("{measured:.3}"),
+            _ => format!("{measured:.1}"),
         };
-        let verdict = self
-            .is_met()
-            .map_or("", |is_met| if is_met { "met" } else { "**missed**" });
-        let measured = match self.measured.abs() {
-            it if it.fract() == 0.0 => format!("{:.0}", self.measured),
-            it if it < 10.0 => format!("{:.3}", self.measured),
-            _ => format!("{:.1}", self.measured),
+        let target = target.map_or("–".to_owned(), |target| format!("≤ {target} {unit}"));
+        let verdict = match self.is_met() {
+            Some(true) => "met",
+            Some(false) => "**missed**",
+            None => "",
         };
-        format!(
-            "| {id} | {fault} | {} | {measured}{} | {target} | {verdict} |",
-            self.asked, self.unit
-        )
+        format!("{asked} | {measured} {unit} | {target} | {verdict}")
     }
 }
 
@@ -122,19 +88,15 @@ mod tests {
     #[test]
     fn a_line_says_what_was_measured_and_whether_the_target_is_met() {
         let mut found = Findings::default();
-        found.ms("time", 2.5).at_most(2.0);
-        found.count("count", 2.0).at_least(2.0);
-        found.percent("share", 12.34);
-        let lines: Vec<_> = found
-            .figures
-            .iter()
-            .map(|figure| figure.line("X1", "a fault"))
-            .collect();
+        found.at_most(2.0, "time", 2.5, "ms");
+        found.at_most(2.0, "memory", 2.0, "MiB");
+        found.shown("share", 12.34, "%");
+        assert_eq!(found.tally(), [1, 1]);
         assert_eq!(
-            lines,
+            found.lines("X1", "a fault").collect::<Vec<_>>(),
             [
                 "| X1 | a fault | time | 2.500 ms | ≤ 2 ms | **missed** |",
-                "| X1 | a fault | count | 2 | ≥ 2 | met |",
+                "| X1 | a fault | memory | 2 MiB | ≤ 2 MiB | met |",
                 "| X1 | a fault | share | 12.3 % | – |  |",
             ]
         );

@@ -7,22 +7,30 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
-pub(crate) use tollgate_test_support::{patient_limiter, remaining};
 use tollgate_tests::{Client, RedisServer, wait};
+
+use crate::findings::Findings;
 
 /// The longest wait of a row, also for a fail-over on a slow machine.
 pub(crate) const PATIENT: Duration = Duration::from_secs(60);
+
+/// The time between two looks.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The longest check: the default deadline of 50 ms, and the time that a process takes to be woken.
+const LONGEST_MS: f64 = 70.0;
 
 /// The quota of [`LARGE`].
 pub(crate) const AMOUNT: u64 = 10_000_000;
 
 /// So large and slow that no unit accrues and no check is denied.
-pub(crate) const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(10_000_000));
+pub(crate) const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(AMOUNT));
 
 /// Tasks that check one key after another, with pauses of a millisecond.
 #[derive(Debug)]
@@ -56,16 +64,17 @@ impl Load {
     ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let keys: Arc<[Key]> = keys.into_iter().collect();
-        let task = |at: usize| {
-            let (limiter, is_over, keys) =
-                (limiter.clone(), Arc::clone(&is_over), Arc::clone(&keys));
+        let task = |first: usize| {
+            let (limiter, keys) = (limiter.clone(), Arc::clone(&keys));
+            let is_over = Arc::clone(&is_over);
             tokio::spawn(async move {
                 let mut samples = Vec::new();
-                let mut at = at;
-                while !is_over.load(Ordering::Relaxed) {
+                for at in first.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
                     samples.push(sample(&limiter, keys[at % keys.len()].clone()).await);
-                    at += 1;
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    tokio::time::sleep(LOOK).await;
                 }
                 samples
             })
@@ -83,6 +92,14 @@ impl Load {
         }
         samples
     }
+
+    /// Ends the tasks where every check has to be admitted: by the store or without it.
+    pub(crate) async fn end_answered(self) -> Vec<Sample> {
+        let samples = self.end().await;
+        let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
+        assert_eq!(refused, 0, "checks without an answer, of {}", samples.len());
+        samples
+    }
 }
 
 /// Checks a key once.
@@ -90,42 +107,21 @@ pub(crate) async fn sample(limiter: &Limiter, key: impl Into<Key>) -> Sample {
     let began = Instant::now();
     let decision = limiter.check(key).await;
     let took = began.elapsed();
-    match decision {
-        Ok(decision) => Sample {
-            began,
-            took,
-            is_allowed: decision.is_allowed(),
-            reason: decision.degraded().map(ErrorKind::as_str),
-        },
-        Err(error) => Sample {
-            began,
-            took,
-            is_allowed: false,
-            reason: Some(error.kind().as_str()),
-        },
+    let (is_allowed, reason) = match decision {
+        Ok(decision) => (decision.is_allowed(), decision.degraded()),
+        Err(error) => (false, Some(error.kind())),
+    };
+    Sample {
+        began,
+        took,
+        is_allowed,
+        reason: reason.map(ErrorKind::as_str),
     }
 }
 
-/// Starts a server, and returns it with a limiter over [`LARGE`] that has used its connection.
-pub(crate) async fn ready() -> (RedisServer, RedisStore, Limiter) {
-    let server = RedisServer::start();
-    let (store, large) = connected(server.url_at(server.addr())).await;
-    (server, store, large)
-}
-
-/// Returns a store at a server.
-pub(crate) async fn store_at(server: &RedisServer) -> RedisStore {
-    RedisStore::connect(server.url_at(server.addr()))
-        .await
-        .expect("a store")
-}
-
-/// Returns a store at a server, and a limiter over [`LARGE`] that has used its connection.
-pub(crate) async fn connected(source: impl Into<RedisSource>) -> (RedisStore, Limiter) {
-    let store = RedisStore::connect(source).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
-    (store, large)
+/// Returns a limiter over [`LARGE`] with the default answer in an outage.
+pub(crate) fn large(store: &RedisStore) -> Limiter {
+    limiter(store, LARGE, Outage::default())
 }
 
 pub(crate) fn limiter(store: &RedisStore, policy: Policy, outage: Outage) -> Limiter {
@@ -135,70 +131,60 @@ pub(crate) fn limiter(store: &RedisStore, policy: Policy, outage: Outage) -> Lim
         .build()
 }
 
+/// Returns a limiter over [`LARGE`] that has used its connection.
+pub(crate) async fn connected(source: impl Into<RedisSource>) -> Limiter {
+    let large = large(&RedisStore::connect(source).await.expect("a store"));
+    decides(&large, "acme").await;
+    large
+}
+
 /// Waits until the store decides a peek, and returns the time.
 pub(crate) async fn decides(limiter: &Limiter, key: impl Into<Key>) -> Instant {
     let (key, began) = (key.into(), Instant::now());
-    while !limiter
-        .peek(key.clone())
-        .await
-        .is_ok_and(|decision| !decision.is_degraded())
-    {
+    let is_decided = async || {
+        let decision = limiter.peek(key.clone()).await;
+        decision.is_ok_and(|decision| !decision.is_degraded())
+    };
+    while !is_decided().await {
         assert!(began.elapsed() < PATIENT, "the store does not decide again");
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(LOOK).await;
     }
     Instant::now()
-}
-
-/// Sends a command each millisecond until the server gives this answer, and returns the time.
-pub(crate) async fn answers(
-    server: &Arc<RedisServer>,
-    words: &[&str],
-    answer: &'static str,
-) -> Instant {
-    let addr = server.addr();
-    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-    let asking = move || {
-        let mut client: Option<Client> = None;
-        let began = Instant::now();
-        loop {
-            client = client.or_else(|| Client::connect(addr).ok());
-            match client.as_mut().map(|client| client.command(&words)) {
-                Some(Ok(reply)) if !reply.is_nil() && reply.text() == answer => {
-                    return Instant::now();
-                }
-                Some(Ok(_)) | None => {}
-                Some(Err(_)) => client = None,
-            }
-            assert!(
-                began.elapsed() < PATIENT,
-                "the server does not answer {words:?}"
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    tokio::task::spawn_blocking(asking).await.expect("a task")
-}
-
-/// Restarts a killed server, and returns the time of its first answer.
-pub(crate) async fn restart(server: &Arc<RedisServer>) -> Instant {
-    let starting = Arc::clone(server);
-    let starting = tokio::task::spawn_blocking(move || starting.restart());
-    let answered = answers(server, &["PING"], "PONG").await;
-    starting.await.expect("it starts");
-    answered
-}
-
-/// Waits for the time that another thread sends, without blocking the runtime.
-pub(crate) async fn announced(by: std::sync::mpsc::Receiver<Instant>) -> Instant {
-    tokio::task::spawn_blocking(move || by.recv_timeout(PATIENT))
-        .await
-        .expect("a task")
-        .expect("it is announced")
 }
 
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
     wait::until_async(what, PATIENT, condition).await;
+}
+
+/// Runs what blocks.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn_blocking(work).await.expect("it ends")
+}
+
+/// Restarts a killed server, and returns the time of its first answer.
+pub(crate) async fn restart(server: &Arc<RedisServer>) -> Instant {
+    let (starting, addr) = (Arc::clone(server), server.addr());
+    let starting = spawn_blocking(move || starting.restart());
+    let answered = spawn_blocking(move || {
+        let is_up = || {
+            let reply = Client::connect(addr).ok()?.command(&["PING"]).ok()?;
+            (reply.text() == "PONG").then_some(())
+        };
+        let began = Instant::now();
+        while is_up().is_none() && began.elapsed() < PATIENT {
+            thread::sleep(LOOK);
+        }
+        Instant::now()
+    });
+    starting.await.expect("it starts");
+    answered.await.expect("it answers")
+}
+
+/// Kills a server.
+pub(crate) async fn kill(server: &Arc<RedisServer>) {
+    let server = Arc::clone(server);
+    blocking(move || server.kill()).await;
 }
 
 /// Returns the command that starts this program again, to play a part at a server.
@@ -208,9 +194,15 @@ pub(crate) fn part(name: &str, url: &str) -> Command {
     command
 }
 
-/// Returns the number of checks that the store did not decide.
+/// Adds the longest of these checks.
+pub(crate) fn longest(findings: &mut Findings, asked: &str, samples: &[Sample]) {
+    findings.at_most(LONGEST_MS, asked, quantile(samples, 1.0), "ms");
+}
+
+/// Returns the share of the checks that the store did not decide, in percent.
 pub(crate) fn degraded(samples: &[Sample]) -> f64 {
-    samples.iter().filter(|it| it.reason.is_some()).count() as f64
+    let degraded = samples.iter().filter(|it| it.reason.is_some()).count();
+    100.0 * degraded as f64 / samples.len() as f64
 }
 
 /// Returns the time in milliseconds that this share of the samples does not exceed; 0 without

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tollgate_tests::{Process, ports};
 
 /// The start of the names of types.
-pub(crate) const TYPES: &str = "type.googleapis.com/envoy.extensions";
+const TYPES: &str = "type.googleapis.com/envoy.extensions";
 
 /// The address from which Envoy asks its servers. Envoy does not append 127.0.0.1 to
 /// `X-Forwarded-For`: it takes the address of the machine instead.
@@ -17,7 +17,6 @@ pub(crate) const SOURCE: &str = "127.0.0.9";
 #[derive(Debug)]
 pub(crate) struct Listener {
     port: u16,
-    upstream: SocketAddr,
     /// Tells whether the server behind it is asked in HTTP/2, as gRPC needs.
     is_http2: bool,
     connection_manager: Value,
@@ -26,22 +25,25 @@ pub(crate) struct Listener {
     filters: Vec<Value>,
     /// The routes. Without any, every request is passed on.
     routes: Vec<Value>,
-    /// The clusters of the filters and routes.
+    /// The cluster of the server, and those of the filters and routes.
     clusters: Vec<Value>,
 }
 
 impl Listener {
     /// Passes requests on to `upstream`, in HTTP/1.1.
     pub(crate) fn to(upstream: SocketAddr) -> Self {
+        let port = ports::free();
+        let mut cluster = cluster(&name(port), upstream);
+        cluster["upstream_bind_config"] =
+            json!({"source_address": {"address": SOURCE, "port_value": 0}});
         Self {
-            port: ports::free(),
-            upstream,
+            port,
             is_http2: false,
             connection_manager: json!({}),
             retry_policy: Value::Null,
             filters: Vec::new(),
             routes: Vec::new(),
-            clusters: Vec::new(),
+            clusters: vec![cluster],
         }
     }
 
@@ -60,7 +62,8 @@ impl Listener {
     /// Asks the server in HTTP/2, and translates gRPC-Web.
     pub(crate) fn grpc(mut self) -> Self {
         self.is_http2 = true;
-        self
+        in_http2(&mut self.clusters[0]);
+        self.filter(filter("grpc_web", "grpc_web.v3.GrpcWeb", json!({})))
     }
 
     /// Adds a filter before the router.
@@ -89,28 +92,14 @@ impl Listener {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    fn name(&self) -> String {
-        format!("port {}", self.port)
-    }
-
     fn listener(&self) -> Value {
         let mut filters = self.filters.clone();
-        filters.push(json!({
-            "name": "envoy.filters.http.router",
-            "typed_config": {"@type": format!("{TYPES}.filters.http.router.v3.Router")},
-        }));
-        if self.is_http2 {
-            filters.insert(
-                0,
-                json!({
-                    "name": "envoy.filters.http.grpc_web",
-                    "typed_config": {"@type": format!("{TYPES}.filters.http.grpc_web.v3.GrpcWeb")},
-                }),
-            );
-        }
+        filters.push(filter("router", "router.v3.Router", json!({})));
+        let manager =
+            format!("{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager");
         let mut manager = json!({
-            "@type": format!("{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager"),
-            "stat_prefix": self.name(),
+            "@type": manager,
+            "stat_prefix": name(self.port),
             "codec_type": "AUTO",
             "upgrade_configs": [{"upgrade_type": "websocket"}],
             "http_filters": filters,
@@ -125,7 +114,7 @@ impl Listener {
             manager[name] = value.clone();
         }
         json!({
-            "name": self.name(),
+            "name": name(self.port),
             "address": address(self.address()),
             "filter_chains": [{"filters": [
                 {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
@@ -141,28 +130,23 @@ impl Listener {
         for route in &mut routes {
             let action = &mut route["route"];
             if action["cluster"].is_null() {
-                action["cluster"] = self.name().into();
+                action["cluster"] = name(self.port).into();
             }
             action["timeout"] = "60s".into();
-            if !self.retry_policy.is_null() {
-                action["retry_policy"] = self.retry_policy.clone();
-            }
+            action["retry_policy"] = self.retry_policy.clone();
         }
         routes
     }
+}
 
-    /// Returns the clusters: that of the server behind the listener, and those that were added.
-    fn clusters(&self) -> Vec<Value> {
-        let mut cluster = cluster(&self.name(), self.upstream);
-        cluster["upstream_bind_config"] =
-            json!({"source_address": {"address": SOURCE, "port_value": 0}});
-        if self.is_http2 {
-            cluster = in_http2(cluster);
-        }
-        let mut clusters = self.clusters.clone();
-        clusters.push(cluster);
-        clusters
-    }
+fn name(port: u16) -> String {
+    format!("port {port}")
+}
+
+/// Returns a filter of requests with these settings.
+pub(crate) fn filter(name: &str, kind: &str, mut settings: Value) -> Value {
+    settings["@type"] = format!("{TYPES}.filters.http.{kind}").into();
+    json!({"name": format!("envoy.filters.http.{name}"), "typed_config": settings})
 }
 
 /// Returns a cluster of one server.
@@ -179,11 +163,12 @@ pub(crate) fn cluster(name: &str, server: SocketAddr) -> Value {
 }
 
 /// Makes the cluster one that is asked in HTTP/2, as gRPC needs.
-pub(crate) fn in_http2(mut cluster: Value) -> Value {
+pub(crate) fn in_http2(cluster: &mut Value) {
     let options = format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions");
-    cluster["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"] =
-        json!({"@type": options, "explicit_http_config": {"http2_protocol_options": {}}});
-    cluster
+    cluster["typed_extension_protocol_options"] = json!({
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions":
+            {"@type": options, "explicit_http_config": {"http2_protocol_options": {}}},
+    });
 }
 
 /// Returns an address in Envoy's form.
@@ -206,7 +191,7 @@ impl Envoy {
     /// When it does not start. The message contains its output.
     pub(crate) fn start(program: &Path, listeners: &[Listener]) -> Self {
         // Listeners may share a cluster.
-        let clusters = listeners.iter().flat_map(Listener::clusters);
+        let clusters = listeners.iter().flat_map(|listener| &listener.clusters);
         let clusters: BTreeMap<_, _> = clusters
             .map(|cluster| (cluster["name"].to_string(), cluster))
             .collect();
@@ -220,16 +205,13 @@ impl Envoy {
         let mut command = Command::new(program);
         // The action `source_cluster` tells the name of the service cluster.
         command.args(["--service-node", "foreign", "--service-cluster", "proxy"]);
-        command.arg("--config-path").arg(&path).args([
-            "--concurrency",
-            "1",
-            "--disable-hot-restart",
-        ]);
+        command.args(["--concurrency", "1", "--disable-hot-restart"]);
         // The line that is waited for has the level `info`.
-        command.args(["--log-level", "info"]);
-        let process = Process::start(command, "starting workers");
+        command
+            .args(["--log-level", "info", "--config-path"])
+            .arg(&path);
         Self {
-            _process: process,
+            _process: Process::start(command, "starting workers"),
             _directory: directory,
         }
     }

@@ -260,9 +260,4 @@ mod tests {
         assert_eq!(subjects(&["a", "*a"]).pattern("t"), "t:{*");
         assert_eq!(Wanted::All.pattern("t"), "t:{*");
     }
-
-    #[test]
-    fn a_prefix_with_signs_of_patterns_is_escaped() {
-        assert_eq!(escaped("a*b[c]?"), "a\\*b\\[c\\]\\?");
-    }
 }

@@ -109,7 +109,7 @@ impl RedisOptions {
         Ok(Server::Redis(Box::new(connection.await?)))
     }
 
-    /// Returns the URL if it is that of a PostgreSQL server.
+    /// Returns the URL if it names a PostgreSQL server.
     fn postgres(&self) -> Option<&str> {
         let is_postgres =
             |url: &&str| url.starts_with("postgres://") || url.starts_with("postgresql://");

@@ -6,6 +6,7 @@ mod series;
 mod simulator;
 mod source;
 mod suggest;
+mod svg;
 mod tally;
 
 pub(crate) use plot::plot;

@@ -1,8 +1,11 @@
 //! Draws the requests and the denials of each rule over time.
 
-use tollgate_charts::{Axis, Panel, Picture};
-
-use super::{series::Series, simulator::Simulator, tally::Tally};
+use super::{
+    series::Series,
+    simulator::Simulator,
+    svg::{self, Panel},
+    tally::Tally,
+};
 
 /// The most rules in one picture: those with the most denials.
 const MAX_RULES: usize = 16;
@@ -21,38 +24,35 @@ pub(crate) fn plot(simulator: &Simulator) -> String {
     let totals = &simulator.totals;
     let unit = Unit::of(totals.last_us - totals.first_us);
     let panels: Vec<_> = tallies.iter().map(|tally| panel(tally, &unit)).collect();
-    // The names of rules are long, so that each panel has a row of its own.
-    Picture::new(
+    svg::draw(
         "Requests and denials by rule",
         ["requests", "denied"],
-        panels,
+        &panels,
     )
-    .columns(1)
-    .svg()
 }
 
 fn panel(tally: &Tally, unit: &Unit) -> Panel {
-    let series = &tally.series;
-    let title = format!("{} ({})", tally.rule.metric, tally.rule.limit);
-    let x = Axis::linear(format!("{} since the start", unit.name));
-    let y = Axis::linear(format!("requests per {} s", series.width_us() / SECOND_US));
-    let mut panel = Panel::new(title, x, y);
-    panel.line(0, points(series, unit, |bin| bin.requests));
-    panel.line(1, points(series, unit, |bin| bin.denied));
-    panel
+    let (rule, series) = (&tally.rule, &tally.series);
+    let width = series.width_us() / SECOND_US;
+    Panel {
+        title: format!("{} ({}) · requests per {width} s", rule.metric, rule.limit),
+        x_label: format!("{} since the start", unit.name),
+        lines: [
+            points(series, unit, |bin| bin.requests),
+            points(series, unit, |bin| bin.denied),
+        ],
+    }
 }
 
 fn points(
     series: &Series,
     unit: &Unit,
     count: impl Fn(&super::series::Bin) -> u64,
-) -> impl Iterator<Item = (f64, f64)> {
+) -> Vec<(f64, f64)> {
     let width = series.width_us() as f64 / unit.micros as f64;
-    series
-        .bins()
-        .iter()
-        .enumerate()
-        .map(move |(at, bin)| (at as f64 * width, count(bin) as f64))
+    let bins = series.bins().iter().enumerate();
+    bins.map(|(at, bin)| (at as f64 * width, count(bin) as f64))
+        .collect()
 }
 
 /// The unit of the axis of time.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     simulator::Simulator,
     suggest::{Suggestion, suggest},
-    tally::Tally,
+    tally::{RuleName, Tally},
 };
 use crate::{
     failure::Failure,
@@ -32,10 +32,8 @@ pub(crate) struct SimulationReport {
 /// The result for one rule.
 #[derive(Debug, Serialize)]
 struct RuleReport {
-    rule: String,
-    place: String,
-    limit: String,
-    is_shadow: bool,
+    #[serde(flatten)]
+    name: RuleName,
     requests: u64,
     denied: u64,
     denied_percent: f64,
@@ -140,16 +138,16 @@ impl SimulationReport {
             "place",
         ]);
         for rule in &self.rules {
-            let mode = if rule.is_shadow { " (shadow)" } else { "" };
+            let mode = if rule.name.is_shadow { " (shadow)" } else { "" };
             let more = if rule.has_more_denied_keys { "+" } else { "" };
             table.row([
-                shown(&rule.rule),
-                format!("{}{mode}", rule.limit),
+                shown(&rule.name.metric),
+                format!("{}{mode}", rule.name.limit),
                 rule.requests.to_string(),
                 rule.denied.to_string(),
                 format!("{:.2}", rule.denied_percent),
                 format!("{}{more}", rule.denied_keys),
-                shown(&rule.place),
+                shown(&rule.name.place),
             ]);
         }
         text.push_str(&table.text());
@@ -169,7 +167,7 @@ impl SimulationReport {
             for suggestion in &rule.suggestions {
                 let share = |denied| format!("{:.2}", percent(denied, rule.requests));
                 table.row([
-                    shown(&rule.rule),
+                    shown(&rule.name.metric),
                     suggestion.quota.clone(),
                     share(suggestion.denied),
                     suggestion
@@ -188,10 +186,7 @@ impl RuleReport {
     fn new(tally: &Tally, suggestions: Vec<Suggestion>) -> Self {
         let (denied_keys, has_more_denied_keys) = tally.denied_keys();
         Self {
-            rule: tally.rule.metric.clone(),
-            place: tally.rule.place.clone(),
-            limit: tally.rule.limit.clone(),
-            is_shadow: tally.rule.is_shadow,
+            name: tally.rule.clone(),
             requests: tally.requests,
             denied: tally.denied,
             denied_percent: percent(tally.denied, tally.requests),

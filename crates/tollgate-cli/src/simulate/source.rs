@@ -157,36 +157,3 @@ fn header_name(column: &str) -> Option<String> {
     };
     inside.or_else(custom).map(str::to_ascii_lowercase)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_template_is_read_in_full() {
-        let template = Template::parse("tenant={tenant},path=/api{path}x").unwrap();
-        assert_eq!(template.entries[1].0, "path");
-        let text = |text: &str| Part::Text(text.to_owned());
-        assert_eq!(
-            template.entries[1].1,
-            [text("/api"), Part::Field("path".to_owned()), text("x")]
-        );
-        for text in ["", "tenant", "={a}", "a={b", "a=b,"] {
-            assert!(Template::parse(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn header_fields_of_several_programs_are_found() {
-        for column in [
-            "http_x_tenant",
-            "request.headers.X-Tenant",
-            "headers.x-tenant",
-            "X-Tenant",
-        ] {
-            assert_eq!(header_name(column).as_deref(), Some("x-tenant"), "{column}");
-        }
-        assert_eq!(header_name("user_agent").as_deref(), Some("user-agent"));
-        assert_eq!(header_name("status"), None);
-    }
-}

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde::Serialize;
 use tollgate::{Key, PolicySet};
 use tollgate_rules::Rule;
 
@@ -25,12 +26,14 @@ pub(super) struct Tally {
 }
 
 /// Names a rule and its limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct RuleName {
+    #[serde(rename = "rule")]
     pub(super) metric: String,
     pub(super) place: String,
     pub(super) limit: String,
     pub(super) is_shadow: bool,
+    #[serde(skip)]
     pub(super) policies: Option<PolicySet>,
 }
 

@@ -98,28 +98,6 @@ impl Record {
 mod tests {
     use super::*;
 
-    #[test]
-    fn columns_have_the_names_of_the_first_line() {
-        let mut columns = Columns::new(b"time, ip,path").unwrap();
-        let fields = columns.parse(b"1,\"192.0.2.7\",\"/a,\"\"b\"\"\"").unwrap();
-        assert_eq!(
-            fields.iter().collect::<Vec<_>>(),
-            [("ip", "192.0.2.7"), ("path", "/a,\"b\""), ("time", "1")]
-        );
-        assert_eq!(columns.parse(b"1,2").unwrap_err(), "2 columns, expected 3");
-        assert!(columns.parse(b"").is_err());
-        // A short line after a long one has its own values.
-        assert_eq!(
-            columns.parse(b"2,,").unwrap().iter().collect::<Vec<_>>(),
-            [("time", "2")]
-        );
-        let many: Vec<_> = (0..100).map(|column| format!("c{column}")).collect();
-        assert_eq!(
-            Columns::new(many.join(",").as_bytes()).unwrap().names(),
-            many
-        );
-    }
-
     /// The allocations of a line decide how fast it is read.
     #[test]
     fn a_line_takes_no_buffer_of_its_own() {

@@ -45,39 +45,3 @@ fn scalar(value: &Value) -> Option<String> {
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_are_flattened_and_lists_joined() {
-        let line =
-            br#"{"ts":1.5,"request":{"uri":"/","headers":{"X":["a","b"]}},"n":null,"b":true}"#;
-        let fields = parse(line).unwrap();
-        let all: Vec<_> = fields.iter().collect();
-        assert_eq!(
-            all,
-            [
-                ("b", "true"),
-                ("request.headers.X", "a,b"),
-                ("request.uri", "/"),
-                ("ts", "1.5")
-            ]
-        );
-    }
-
-    #[test]
-    fn other_lines_are_refused_with_a_reason() {
-        let deep = "[".repeat(1_000);
-        for line in [
-            &b"[1]"[..],
-            b"",
-            b"{\"a\":",
-            b"{\"a\":\"\xff\"}",
-            deep.as_bytes(),
-        ] {
-            assert!(parse(line).unwrap_err().starts_with("no JSON object: "));
-        }
-    }
-}

@@ -28,13 +28,8 @@ const MOST_COMPARED: usize = 200_000;
 
 /// Reads snapshots of a prefix.
 pub(crate) struct Collector<'a> {
-    redis: &'a RedisOptions,
-    limits: Limits,
-    scan: ScanOptions,
+    redis: Redis<'a>,
     names: Names,
-    first: First,
-    tracker: Tracker,
-    server: Option<Server>,
     /// `None` when no server is named.
     server_health: Option<Health>,
     metrics: Vec<(Health, MetricsEndpoint)>,
@@ -68,13 +63,15 @@ impl<'a> Collector<'a> {
             None
         };
         Ok(Self {
-            redis,
-            limits,
-            scan: scan.without_progress(),
+            redis: Redis {
+                options: redis,
+                limits,
+                scan: scan.without_progress(),
+                server: None,
+                tracker: Tracker::new(MOST_COMPARED),
+                first,
+            },
             names,
-            first,
-            tracker: Tracker::new(MOST_COMPARED),
-            server: None,
             server_health,
             metrics: metrics
                 .into_iter()
@@ -91,18 +88,10 @@ impl<'a> Collector<'a> {
     pub(crate) async fn collect(&mut self) -> Snapshot {
         let pages = join_all(self.metrics.iter().map(|(_, endpoint)| endpoint.read()));
         let denied = join_all(self.denied.iter().map(|(_, endpoint)| endpoint.read()));
-        let mut scan = RedisScan {
-            redis: self.redis,
-            limits: &mut self.limits,
-            options: &self.scan,
-            server: &mut self.server,
-            tracker: &mut self.tracker,
-            first: &mut self.first,
-        };
-        let is_named = self.server_health.is_some();
+        let (redis, is_named) = (&mut self.redis, self.server_health.is_some());
         let scanned = async {
             if is_named {
-                Some(scan.run().await)
+                Some(redis.scan().await)
             } else {
                 None
             }
@@ -117,11 +106,11 @@ impl<'a> Collector<'a> {
             Some((uses, figures)) => (uses, Some(figures)),
             None => (Uses::new(), None),
         };
-        let mut states = self.first.take();
+        let mut states = redis.first.take();
         if scan.is_none() {
             // Connects again next time. The units that were spent meanwhile have no known time.
-            self.server = None;
-            self.tracker.forget();
+            redis.server = None;
+            redis.tracker.forget();
             states.clear();
         }
         states.iter_mut().for_each(|state| self.names.apply(state));
@@ -148,8 +137,8 @@ impl<'a> Collector<'a> {
 
         let (published, warnings) = match &scan {
             Some(_) => (
-                self.limits.published().to_vec(),
-                self.limits.warnings().to_vec(),
+                redis.limits.published().to_vec(),
+                redis.limits.warnings().to_vec(),
             ),
             None => (Vec::new(), Vec::new()),
         };
@@ -163,7 +152,7 @@ impl<'a> Collector<'a> {
                 .replace_nanosecond(0)
                 .ok()
                 .and_then(|now| now.format(&Rfc3339).ok()),
-            prefix: is_named.then(|| self.redis.prefix().to_owned()),
+            prefix: is_named.then(|| redis.options.prefix().to_owned()),
             redis: self.server_health.as_ref().map(Health::source),
             scan,
             endpoints: healths.map(Health::source).collect(),
@@ -179,33 +168,33 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Scans the server once.
-struct RedisScan<'s> {
-    redis: &'s RedisOptions,
-    limits: &'s mut Limits,
-    options: &'s ScanOptions,
-    server: &'s mut Option<Server>,
-    tracker: &'s mut Tracker,
-    first: &'s mut First,
+/// Scans the server, and compares each scan with the one before.
+struct Redis<'a> {
+    options: &'a RedisOptions,
+    limits: Limits,
+    scan: ScanOptions,
+    server: Option<Server>,
+    tracker: Tracker,
+    first: First,
 }
 
-impl RedisScan<'_> {
-    async fn run(&mut self) -> Result<(Uses, ScanFigures), Failure> {
-        let server = match self.server {
+impl Redis<'_> {
+    async fn scan(&mut self) -> Result<(Uses, ScanFigures), Failure> {
+        let server = match &mut self.server {
             Some(server) => server,
-            None => self.server.insert(self.redis.connect().await?),
+            None => self.server.insert(self.options.connect().await?),
         };
         let begun = Instant::now();
         let now_us = server.now_us().await?;
         let round_trip = begun.elapsed();
         self.limits.read_published(server).await?;
         let mut uses = self.tracker.begin(now_us);
-        let mut scan = Scan::new(server, self.limits);
+        let mut scan = Scan::new(server, &self.limits);
         let visit = |state: StateEntry| {
             uses.add(&state);
             self.first.add(state);
         };
-        let report = scan.run(self.options, &Wanted::All, visit).await?;
+        let report = scan.run(&self.scan, &Wanted::All, visit).await?;
         let uses = uses.end();
         let figures = ScanFigures {
             report,

@@ -123,15 +123,4 @@ mod tests {
             assert!(read(line, "a_").is_empty(), "{line}");
         }
     }
-
-    #[test]
-    fn no_name_holds_signs_that_a_terminal_obeys() {
-        let read = read("a_total{rule=\"\u{1b}[2Jx\"} 1", "a_");
-        assert_eq!(
-            read.keys()
-                .next()
-                .map(|series| series.labels["rule"].as_str()),
-            Some("\\u{1b}[2Jx")
-        );
-    }
 }

@@ -109,8 +109,8 @@ pub(super) fn sections(snapshot: &Snapshot) -> Vec<Table> {
         denied(snapshot),
         states(snapshot),
         rules(snapshot),
+        published(snapshot),
     ];
-    all.push(published(snapshot));
     all.retain(|section| section.rows() > 0);
     // Those that no source fills.
     all.iter_mut().for_each(Table::drop_empty_columns);

@@ -79,9 +79,28 @@ fn a_wrong_argument_ends_with_status_2_and_without_the_password() {
             "{arguments:?}"
         );
     }
-    let run = tollgate(["check", "--format", "redis://ann:hunter2@host/0", "f"]);
-    run.assert_failed("redis://***@host/0");
-    assert!(!run.stderr.contains("hunter2"), "{}", run.stderr);
+    for (arguments, shown) in [
+        (
+            ["check", "--format", "redis://ann:hunter2@host/0"],
+            "redis://***@host/0",
+        ),
+        (
+            ["check", "f", "--format=redis://:hunter2@h"],
+            "redis://***@h",
+        ),
+        (
+            [
+                "check",
+                "--format",
+                "redis://ann:hunter2@ss/hunter2@host:1/0",
+            ],
+            "redis://***@host:1/0",
+        ),
+    ] {
+        let run = tollgate(arguments);
+        run.assert_failed(shown);
+        assert!(!run.stderr.contains("hunter2"), "{}", run.stderr);
+    }
 }
 
 #[cfg(unix)]

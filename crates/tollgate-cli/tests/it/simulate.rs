@@ -2,6 +2,8 @@
 
 use std::{fs, io::Write as _, process::Stdio};
 
+use serde_json::Value;
+
 use super::{File, Run, command, tollgate};
 
 /// 60 a minute for each tenant, and a rule that no request reaches.
@@ -106,18 +108,18 @@ fn every_format_gives_the_same_result() {
     let csv: String = (0..100)
         .map(|at| format!("{},\"acme\"\n", time(at)))
         .collect();
-    let nested: String = (0..100)
-        .map(|at| {
-            format!(
-                "{{\"ts\":{},\"headers\":{{\"X-Tenant\":[\"acme\"]}}}}\n",
-                time(at)
-            )
-        })
-        .collect();
+    let nested = |start: &str, end: &str| -> String {
+        let line = |at| format!("{{\"ts\":{},{start}[\"acme\"]{end}}}\n", time(at));
+        (0..100).map(line).collect()
+    };
     for (name, trace) in [
         ("a.jsonl", json),
         ("a.csv", format!("time,x-tenant\n{csv}")),
-        ("b.jsonl", nested),
+        ("b.jsonl", nested("\"headers\":{\"X-Tenant\":", "}")),
+        (
+            "c.jsonl",
+            nested("\"request\":{\"headers\":{\"X-Tenant\":", "}}"),
+        ),
     ] {
         let run = simulate(&rules, &File::new(name, trace), &["--format", "json"]);
         let json = run.json();
@@ -133,7 +135,7 @@ fn every_format_gives_the_same_result() {
 
 #[test]
 fn descriptors_are_made_by_templates_for_rules_without_actions() {
-    let text = "domain: d\ndescriptors: [{key: path, value: /a, descriptors: [{key: who, rate_limit: {quota: 5/min}}]}]";
+    let text = "domain: d\ndescriptors: [{key: path, value: /a, descriptors: [{key: who, value: ip 192.0.2.1!, rate_limit: {quota: 5/min}}]}]";
     let (rules, trace) = (
         File::new("rules.yaml", text),
         File::new("access.log", combined("192.0.2.1", 25)),
@@ -145,7 +147,7 @@ fn descriptors_are_made_by_templates_for_rules_without_actions() {
         &trace,
         &[
             "--descriptor",
-            "path={path},who=ip {ip}",
+            "path={path},who=ip {ip}!",
             "--format",
             "json",
         ],
@@ -158,6 +160,150 @@ fn descriptors_are_made_by_templates_for_rules_without_actions() {
         &["--descriptor", "path={path},who={user}", "--format", "json"],
     );
     assert_eq!(run.json()["without_descriptor"].as_u64(), Some(25));
+    for wrong in ["", "tenant", "={a}", "a={b", "a=b,"] {
+        simulate(&rules, &trace, &["--descriptor", wrong])
+            .assert_failed("expected the form key={field},key=text");
+    }
+}
+
+/// Asserts how many requests a limit of one a minute denies for the descriptor `who=TEMPLATE` with
+/// this value. Returns the report.
+#[track_caller]
+fn assert_denied(trace: &File, template: &str, value: &str, denied: u64, more: &[&str]) -> Value {
+    let rules = format!(
+        "domain: d\ndescriptors: [{{key: who, value: '{value}', rate_limit: {{quota: 1/min}}}}]\n"
+    );
+    let rules = File::new("rules.yaml", rules);
+    let descriptor = format!("who={template}");
+    let arguments = [&["--descriptor", &descriptor, "--format", "json"][..], more].concat();
+    let json = simulate(&rules, trace, &arguments).json();
+    assert_eq!(json["denied"].as_u64(), Some(denied), "{value}: {json}");
+    json
+}
+
+#[test]
+fn columns_of_several_programs_have_one_name() {
+    let nginx =
+        r#"{"remote_addr":"192.0.2.7","request":"GET /a?b=c HTTP/1.1","msec":"1700000000"}"#;
+    let caddy = r#"{"request":{"remote_ip":"192.0.2.7","method":"GET","uri":"https://h/a?b=c"},"ts":1700000000}"#;
+    let trace = File::new("a.jsonl", format!("{nginx}\n{caddy}\n"));
+    let template = "{ip} {method} {path} {query}";
+    assert_denied(&trace, template, "192.0.2.7 GET /a b=c", 1, &[]);
+}
+
+#[test]
+fn a_column_that_the_user_names_wins() {
+    let trace = File::new("a.csv", "time,caller,user\n1,a,b\n1,a,c\n");
+    assert_denied(&trace, "{user}", "a", 1, &["--field", "user=caller"]);
+}
+
+#[test]
+fn objects_of_json_are_flattened_and_lists_joined() {
+    let line = r#"{"ts":1.5,"request":{"uri":"/","headers":{"X":["a","b"]}},"n":null,"b":true}"#;
+    let mut trace = format!("{line}\n{line}\n[1]\n{{\"a\":\n").into_bytes();
+    trace.extend_from_slice(b"{\"a\":\"\xff\"}\n");
+    trace.extend_from_slice(format!("{{\"a\":{}", "[".repeat(1_000)).as_bytes());
+    let trace = File::new("a.jsonl", trace);
+    let template = "{request.headers.X} {path} {b} {ts}";
+    let json = assert_denied(&trace, template, "a,b / true 1.5", 1, &[]);
+    assert_eq!(json["skipped_lines"].as_u64(), Some(4));
+    let notes = json["notes"].to_string();
+    assert_eq!(notes.matches(": no JSON object: ").count(), 4, "{notes}");
+    let json = assert_denied(&trace, "{n}", "null", 0, &[]);
+    assert_eq!(json["without_descriptor"].as_u64(), Some(2));
+}
+
+#[test]
+fn columns_of_csv_have_the_names_of_the_first_line() {
+    let line = r#"1,"192.0.2.7","/a,""b""""#;
+    // A short line after a long one has its own values.
+    let trace = format!("time, ip,path\n{line}\n{line}\n1,2\n2,,\n");
+    let trace = File::new("a.csv", trace);
+    let json = assert_denied(&trace, "{ip} {path}", r#"192.0.2.7 /a,"b""#, 1, &[]);
+    assert_eq!(json["without_descriptor"].as_u64(), Some(1));
+    let notes = json["notes"].to_string();
+    assert!(notes.contains("line 4: 2 columns, expected 3"), "{notes}");
+    let names: Vec<_> = (0..100).map(|column| format!("c{column}")).collect();
+    let line = format!("1{}last\n", ",".repeat(100));
+    let trace = format!("time,{}\n{line}{line}", names.join(","));
+    assert_denied(&File::new("a.csv", trace), "{c99}", "last", 1, &[]);
+}
+
+#[test]
+fn both_log_formats_are_read_with_and_without_a_host() {
+    let common = r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326"#;
+    let combined = format!(r#"{common} "http://e/\"x\"" "Mozilla/4.08 [en]""#);
+    let lines = [
+        common,
+        &combined,
+        &format!("shop.example:80 {combined}"),
+        "a",
+        "{\"a\":1}",
+        "a - - [x",
+        "a - - [x] \"GET /",
+        "- [x] \"\"",
+        "time,ip",
+        "a - - [x]",
+    ];
+    let trace = File::new("access.log", lines.join("\n"));
+    let value = "127.0.0.1 frank 200 GET /a?b HTTP/1.0";
+    let json = assert_denied(&trace, "{ip} {user} {status} {request}", value, 2, &[]);
+    assert_eq!(json["from"], "2000-10-10T20:55:36Z");
+    assert_eq!(json["skipped_lines"].as_u64(), Some(7));
+    let value = r#"http://e/"x" Mozilla/4.08 [en]"#;
+    assert_denied(&trace, "{referer} {user_agent}", value, 1, &[]);
+}
+
+#[test]
+fn an_address_is_read_with_a_port_and_from_a_list() {
+    let rules = File::new("rules.yaml", BY_IP);
+    let line = |ip: &str| format!("1,\"{ip}\"\n").repeat(3);
+    let lines: String = [
+        "192.0.2.7",
+        "192.0.2.7:80",
+        "192.0.2.7, 10.0.0.1",
+        "::ffff:192.0.2.7",
+        "[::ffff:192.0.2.7]:80",
+        "localhost",
+    ]
+    .map(line)
+    .concat();
+    let trace = File::new("a.csv", format!("time,ip\n{lines}"));
+    let json = simulate(&rules, &trace, &["--format", "json"]).json();
+    assert_eq!(json["denied"].as_u64(), Some(15 - 10));
+    assert_eq!(
+        json["notes"][0],
+        "3 requests have no descriptors: no address of the client"
+    );
+}
+
+#[test]
+fn the_field_of_the_user_agent_is_a_header_field() {
+    let rules = RULES
+        .replace("x-tenant", "user-agent")
+        .replace("requests_per_unit: 60", "requests_per_unit: 20");
+    let (rules, trace) = (
+        File::new("rules.yaml", rules),
+        File::new("access.log", combined("192.0.2.1", 25)),
+    );
+    let json = simulate(&rules, &trace, &["--format", "json"]).json();
+    assert_eq!(json["denied"].as_u64(), Some(5));
+}
+
+#[test]
+fn a_request_that_is_much_too_late_has_the_time_of_the_one_before() {
+    let rules = File::new("rules.yaml", BY_IP);
+    let lines: String = (1..=10_000)
+        .chain([5])
+        .map(|second| format!("{second},192.0.2.1\n"))
+        .collect();
+    let trace = File::new("a.csv", format!("time,ip\n{lines}"));
+    let json = simulate(&rules, &trace, &["--format", "json"]).json();
+    assert_eq!(
+        (json["requests"].as_u64(), json["late_lines"].as_u64()),
+        (Some(10_001), Some(1))
+    );
+    assert_eq!(json["to"], "1970-01-01T02:46:40Z");
 }
 
 #[test]

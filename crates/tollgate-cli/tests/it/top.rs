@@ -2,9 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tollgate_rules::{Descriptor, Format, RuleSet};
 use tollgate_tests::{RedisServer, no_server};
 
-use super::tollgate;
+use super::{File, tollgate};
 
 /// Returns a state of the fixed window of ten years that is now, in which `count` units are spent.
 fn window(count: u32) -> Vec<u8> {
@@ -104,6 +105,12 @@ fn keys_of_other_programs_are_left_out_and_counted() {
         [
             ("tollgate:{acme}:api:f1".to_owned(), 5),
             ("tollgate2:{acme}:api:f1".to_owned(), 6),
+            ("tollgate:{acme}:api:t9".to_owned(), 6),
+            ("tollgate:{acme}:f1".to_owned(), 6),
+            ("tollgate:{}:api:f1".to_owned(), 6),
+            ("tollgate:{acme}::f1".to_owned(), 6),
+            ("tollgate:{acme}x:api:f1".to_owned(), 6),
+            ("tollgate:{acme}>{x}:api:f1".to_owned(), 6),
         ],
     );
     for words in [
@@ -134,7 +141,7 @@ fn keys_of_other_programs_are_left_out_and_counted() {
         "{}",
         run.stdout
     );
-    assert_eq!(lines[2..], ["1 states, 8 keys of other programs left out"]);
+    assert_eq!(lines[2..], ["1 states, 14 keys of other programs left out"]);
     assert!(!run.stdout.contains('\x1b'));
 }
 
@@ -175,4 +182,95 @@ fn progress_is_told_when_it_is_asked_for() {
     assert_eq!(tollgate(["top", "--redis", &url]).stderr, "");
     let run = tollgate(["top", "--redis", &url, "--progress", "always"]);
     assert_eq!(run.stderr, "scanned 1 of about 1 keys\n");
+}
+
+#[test]
+fn the_limit_of_a_state_is_that_of_the_rule_for_its_subject() {
+    if no_server() {
+        return;
+    }
+    let rules = "
+domain: shop
+descriptors:
+- {key: tenant, rate_limit: {name: one, quota: 5/min}}
+- {key: tenant, value: 'g,o(l d*', rate_limit: {name: one, quota: 7/min}}
+- {key: tenant, value: trial-*, share_threshold: true, rate_limit: {name: one, quota: 9/min}}
+- {key: ip, prefix_v6: 64, rate_limit: {name: one, quota: 11/min}}
+- {key: a, descriptors: [{key: b, rate_limit: {name: one, quota: 13/min}}]}
+";
+    let set = RuleSet::parse(rules, Format::Yaml).unwrap();
+    let known = [
+        (vec![("tenant", "acme")], 5),
+        (vec![("tenant", "ä %{}")], 5),
+        (vec![("tenant", "")], 5),
+        (vec![("tenant", "g,o(l d)")], 7),
+        (vec![("tenant", "trial-7")], 9),
+        (vec![("ip", "2001:db8::1")], 11),
+        (vec![("a", "x"), ("b", "y")], 13),
+    ];
+    let mut limits = Vec::new();
+    for (entries, limit) in known {
+        let descriptor: Descriptor<'_> = entries.into_iter().collect();
+        let found = set.find("shop", &descriptor).unwrap();
+        limits.push((found.key().encoded().to_owned(), Some(limit)));
+    }
+    for unknown in [
+        "shop,!0123",
+        "shop",
+        "shop,(tenant",
+        "shop,tenant",
+        "shop,(tenant,%f)",
+        "x,(tenant,a)",
+        "acme>ann>x:y",
+    ] {
+        limits.push((unknown.to_owned(), None));
+    }
+    let server = RedisServer::start();
+    let key = |subject: &str| {
+        let (outermost, inner) = subject.split_at(subject.find('>').unwrap_or(subject.len()));
+        format!("tollgate:{{{outermost}}}{inner}:one:f1")
+    };
+    fill(&server, limits.iter().map(|(subject, _)| (key(subject), 1)));
+    let (file, url) = (File::new("rules.yaml", rules), server.url());
+    let run = tollgate([
+        "top",
+        "--redis",
+        &url,
+        "--rules",
+        file.path(),
+        "--format",
+        "json",
+    ]);
+    let states = run.json()["states"].take();
+    let mut found: Vec<_> = states
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|state| {
+            let subject = state["subject"].as_str().unwrap();
+            assert_eq!(state["redis_key"], key(subject));
+            (subject.to_owned(), state["limit"].as_u64())
+        })
+        .collect();
+    found.sort();
+    limits.sort();
+    assert_eq!(found, limits);
+}
+
+#[test]
+fn digests_of_keys_differ_in_each_run() {
+    if no_server() {
+        return;
+    }
+    let server = RedisServer::start();
+    fill(&server, [("tollgate:{acme}:api:f1".to_owned(), 5)]);
+    let url = server.url();
+    let subject = || {
+        let run = tollgate(["top", "--redis", &url, "--digest", "--format", "json"]);
+        run.json()["states"][0]["subject"].take()
+    };
+    let (one, other) = (subject(), subject());
+    assert_eq!(one.as_str().map(str::len), Some(32));
+    assert_ne!(one, other);
+    assert!(other.is_string());
 }

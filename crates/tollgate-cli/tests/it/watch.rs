@@ -333,13 +333,17 @@ fn a_run_that_could_read_nothing_fails_after_its_last_refresh() {
     let nobody = format!("127.0.0.1:{}", ports::free());
     for source in [
         ["--redis", &format!("redis://{nobody}")],
-        ["--metrics", &format!("http://{nobody}/metrics")],
+        [
+            "--metrics",
+            &format!("http://{nobody}/metrics?token={PASSWORD}"),
+        ],
     ] {
         let run = tollgate(
             ["top", "--plain", "--interval", "1", "--refreshes", "2"]
                 .into_iter()
                 .chain(source),
         );
+        assert!(!run.stdout.contains(PASSWORD), "{}", run.stdout);
         assert_eq!(run.stdout.matches("away for").count(), 2, "{}", run.stdout);
         assert_eq!(
             (run.status, &*run.stderr),
@@ -381,6 +385,44 @@ fn pages_alone_are_no_source_for_what_redis_tells() {
             run.stderr
         );
         assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn an_interval_is_a_number_of_seconds_or_has_its_unit() {
+    let with = |text: &str| tollgate(["top", "--plain", &format!("--interval={text}")]);
+    for text in ["1", "1s", "10s", "2m", "1h", "3600"] {
+        with(text).assert_failed("nothing to read");
+    }
+    for text in [
+        "",
+        "s",
+        "0",
+        "0s",
+        "3601",
+        "2h",
+        "-1",
+        "1.5",
+        "1 s",
+        "1ms",
+        "1S",
+        "99999999999999999999h",
+    ] {
+        with(text).assert_failed("expected 1s to 1h, such as 2, 2s or 1m");
+    }
+}
+
+#[test]
+fn a_wrong_url_of_a_page_is_refused_without_its_text() {
+    for url in [
+        "https://ann:hunter2@h/",
+        "http://ann:hunter2@h/",
+        "hunter2 x",
+        "/hunter2",
+    ] {
+        let run = tollgate(["top", "--plain", "--metrics", url]);
+        run.assert_failed("the URL in --metrics ");
+        assert!(!run.stderr.contains(PASSWORD), "{}", run.stderr);
     }
 }
 

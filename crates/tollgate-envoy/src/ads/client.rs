@@ -1,18 +1,15 @@
-use std::{error::Error, fs, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use tokio::{sync::mpsc, time::sleep};
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate_rules::Rules;
+use tollgate_rules::{RuleSetBuilder, Rules};
 use tonic::{
     Request,
     metadata::{AsciiMetadataKey, AsciiMetadataValue},
-    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+    transport::{Channel, Endpoint},
 };
 
-use super::{
-    options::{AdsOptions, AdsTls},
-    session::Session,
-};
+use super::{AdsTls, Backoff, session::Session};
 use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 
 /// Takes rules from a control plane over ADS, the aggregated discovery service of xDS.
@@ -21,10 +18,17 @@ use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDisc
 /// type `ratelimit.config.ratelimit.v3.RateLimitConfig`. Valid rules are in force at once, and the
 /// client accepts them (ACK). The client refuses wrong rules with the reason (NACK). The rules from
 /// before then stay in force, as they do while the control plane is away.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "the client does nothing until `run` is polled"]
 pub struct Ads {
-    options: AdsOptions,
+    server: String,
+    pub(super) rules: RuleSetBuilder,
+    pub(super) node_id: String,
+    pub(super) node_metadata: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
+    tls: Option<AdsTls>,
+    backoff: Backoff,
+    max_message_bytes: usize,
 }
 
 /// The longest time for a connection, and the time after which a silent control plane is asked
@@ -32,11 +36,64 @@ pub struct Ads {
 const CONNECTING: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
 impl Ads {
-    pub(super) fn new(options: AdsOptions) -> Self {
-        Self { options }
+    /// Creates a client of the control plane at `HOST:PORT`.
+    pub fn new(server: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+            rules: RuleSetBuilder::default(),
+            node_id: "default".to_owned(),
+            node_metadata: Vec::new(),
+            headers: Vec::new(),
+            tls: None,
+            backoff: Backoff::default(),
+            max_message_bytes: 4 << 20,
+        }
+    }
+
+    /// Sets the options of the rules.
+    pub fn rules(mut self, rules: RuleSetBuilder) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Sets the name under which the control plane knows this service. The default is `default`.
+    pub fn node_id(mut self, id: impl Into<String>) -> Self {
+        self.node_id = id.into();
+        self
+    }
+
+    /// Sets the metadata of this service that is sent to the control plane: names and values.
+    pub fn node_metadata(mut self, metadata: Vec<(String, String)>) -> Self {
+        self.node_metadata = metadata;
+        self
+    }
+
+    /// Sets gRPC metadata of the calls to the control plane, such as `authorization`: names and
+    /// values.
+    pub fn headers(mut self, headers: Vec<(String, String)>) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Connects with TLS. By default, the connection is not encrypted.
+    pub fn tls(mut self, tls: AdsTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Sets the waits between two connections.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets the most bytes of a response. The default is 4 MiB.
+    pub fn max_message_bytes(mut self, max: usize) -> Self {
+        self.max_message_bytes = max;
+        self
     }
 
     /// Puts the rules of the control plane in force until the future is dropped.
@@ -46,16 +103,16 @@ impl Ads {
         let mut failures = 0;
         let mut version = String::new();
         loop {
-            let mut session = Session::new(&self.options, rules.clone(), version);
+            let mut session = Session::new(&self, rules.clone(), version);
             let result = self.stream(&mut session).await;
             failures = if session.has_rules() { 1 } else { failures + 1 };
             version = session.into_version();
-            let wait = self.options.backoff.wait(failures, fastrand::f64());
+            let wait = self.backoff.wait(failures, fastrand::f64());
             let reason = result
                 .err()
                 .map_or_else(|| "it closed the stream".to_owned(), |error| chain(&*error));
             tracing::warn!(
-                server = self.options.server,
+                server = self.server,
                 wait_ms = wait.as_millis(),
                 reason,
                 "the control plane is away, the rules stay"
@@ -68,13 +125,13 @@ impl Ads {
     async fn stream(&self, session: &mut Session) -> Result<(), Failure> {
         let channel = self.connect().await?;
         let mut client = AggregatedDiscoveryServiceClient::new(channel);
-        client = client.max_decoding_message_size(self.options.max_message_bytes);
+        client = client.max_decoding_message_size(self.max_message_bytes);
         // The first request lies in the channel before the call: a server may answer the call only
         // after it.
         let (requests, outgoing) = mpsc::channel(8);
         requests.send(session.first()).await?;
         let mut request = Request::new(ReceiverStream::new(outgoing));
-        for (name, value) in &self.options.headers {
+        for (name, value) in &self.headers {
             let name: AsciiMetadataKey = name.parse()?;
             request
                 .metadata_mut()
@@ -93,39 +150,29 @@ impl Ads {
     }
 
     async fn connect(&self) -> Result<Channel, Failure> {
-        let scheme = if self.options.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.options.server))?
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.server))?
             .connect_timeout(CONNECTING)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_while_idle(true);
-        let endpoint = match &self.options.tls {
-            Some(tls) => endpoint.tls_config(tls_config(tls)?)?,
+        let endpoint = match &self.tls {
+            Some(tls) => endpoint.tls_config(tls.config()?)?,
             None => endpoint,
         };
         Ok(endpoint.connect().await?)
     }
 }
 
-fn tls_config(tls: &AdsTls) -> Result<ClientTlsConfig, Failure> {
-    let read = |path: &std::path::Path| {
-        fs::read(path)
-            .map_err(|error| Failure::from(format!("cannot read {}: {error}", path.display())))
-    };
-    let mut config = match &tls.authorities {
-        Some(path) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)),
-        None => ClientTlsConfig::new().with_native_roots(),
-    };
-    if let Some((certificate, key)) = &tls.identity {
-        config = config.identity(Identity::from_pem(read(certificate)?, read(key)?));
+impl fmt::Debug for Ads {
+    /// Leaves out the values of the headers, which may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ads")
+            .field("server", &self.server)
+            .field("node_id", &self.node_id)
+            .field("tls", &self.tls)
+            .field("backoff", &self.backoff)
+            .finish_non_exhaustive()
     }
-    if let Some(name) = &tls.name {
-        config = config.domain_name(name);
-    }
-    Ok(config)
 }
 
 /// Returns an error and its causes.

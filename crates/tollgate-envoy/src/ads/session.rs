@@ -2,7 +2,7 @@ use prost_types::{Struct, Value, value::Kind};
 use tollgate_rules::{RuleSetBuilder, Rules};
 
 use super::{
-    options::AdsOptions,
+    Ads,
     rules::{TYPE_URL, rule_set},
 };
 use crate::proto::discovery::{DiscoveryRequest, DiscoveryResponse, Node, Status};
@@ -21,15 +21,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(options: &AdsOptions, rules: Rules, version: String) -> Self {
-        let fields = options.node_metadata.iter().map(|(name, value)| {
+    pub(super) fn new(ads: &Ads, rules: Rules, version: String) -> Self {
+        let fields = ads.node_metadata.iter().map(|(name, value)| {
             let value = Value {
                 kind: Some(Kind::StringValue(value.clone())),
             };
             (name.clone(), value)
         });
         let node = Node {
-            id: options.node_id.clone(),
+            id: ads.node_id.clone(),
             metadata: Some(Struct {
                 fields: fields.collect(),
             }),
@@ -38,7 +38,7 @@ impl Session {
             ..Node::default()
         };
         Self {
-            options: options.rules.clone(),
+            options: ads.rules.clone(),
             rules,
             node,
             version,

@@ -21,7 +21,7 @@ pub(crate) fn install() -> Result<PrometheusHandle, Failure> {
     builder.install_recorder().map_err(failure)
 }
 
-/// Returns the page with the metrics of Envoy's service, followed by those of Tollgate.
+/// Returns the page with the metrics of Envoy's service, followed by Tollgate's own.
 pub(crate) fn router(
     path: &str,
     service: RateLimitService,

@@ -147,7 +147,7 @@ pub(crate) fn ads(settings: &AdsArguments, rules: RuleSetBuilder) -> Ads {
     } else {
         0.0
     };
-    let mut ads = Ads::builder(settings.config_grpc_xds_server_url.clone())
+    let mut ads = Ads::new(settings.config_grpc_xds_server_url.clone())
         .rules(rules)
         .node_id(settings.config_grpc_xds_node_id.clone())
         .node_metadata(settings.config_grpc_xds_node_metadata.0.clone())
@@ -172,7 +172,7 @@ pub(crate) fn ads(settings: &AdsArguments, rules: RuleSetBuilder) -> Ads {
                 .filter(|name| !name.is_empty()),
         });
     }
-    ads.build()
+    ads
 }
 
 /// Returns the exporter for statsd, unless it is off.

@@ -14,6 +14,7 @@ mod statsd;
 pub(crate) use names::bounded;
 #[cfg(feature = "server")]
 pub use prometheus::prometheus_text;
+pub(crate) use registry::Counted;
 pub use registry::Metrics;
 #[cfg(feature = "server")]
 pub use statsd::{Statsd, StatsdProtocol};

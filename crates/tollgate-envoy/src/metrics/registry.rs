@@ -45,28 +45,54 @@ pub struct Metrics(Arc<MetricsInner>);
 
 #[derive(Default)]
 struct MetricsInner {
-    rules: Names<RuleCounters>,
-    unknown_domains: AtomicU64,
-    service_errors: AtomicU64,
-    store_errors: AtomicU64,
-    shadowed: AtomicU64,
-    accept_errors: AtomicU64,
-    full_ports: AtomicU64,
-    calls: AtomicU64,
+    /// In the order of [`KINDS`].
+    rules: Names<[AtomicU64; KINDS.len()]>,
+    /// In the order of [`NAMES`].
+    counters: [AtomicU64; NAMES.len()],
     response_time: Histogram,
 }
 
-#[derive(Debug, Default)]
-struct RuleCounters {
-    total: AtomicU64,
-    within: AtomicU64,
-    near: AtomicU64,
-    over: AtomicU64,
-    over_from_cache: AtomicU64,
-    shadow: AtomicU64,
+/// The counters of a rule: their names and their units.
+const KINDS: [(&str, fn(&Usage) -> u64); 6] = [
+    ("near_limit", |usage| usage.near),
+    ("over_limit", |usage| usage.over),
+    ("over_limit_with_local_cache", |usage| usage.over_from_cache),
+    ("shadow_mode", |usage| usage.shadow),
+    ("total_hits", |usage| usage.total),
+    ("within_limit", |usage| usage.within),
+];
+
+/// Selects a counter that belongs to no rule.
+#[derive(Clone, Copy)]
+#[cfg_attr(
+    not(feature = "server"),
+    expect(dead_code, reason = "only the server has connections")
+)]
+pub(crate) enum Counted {
+    StoreErrors,
+    ServiceErrors,
+    Shadowed,
+    /// Descriptors of domains without rules. All such domains have one name, as clients choose
+    /// theirs.
+    UnknownDomains,
+    Calls,
+    AcceptErrors,
+    FullPorts,
 }
 
+/// The names of the counters, in the order of [`Counted`].
+const NAMES: [&str; 7] = [
+    "ratelimit.service.call.should_rate_limit.redis_error",
+    "ratelimit.service.call.should_rate_limit.service_error",
+    "ratelimit.service.global_shadow_mode",
+    "ratelimit.service.rate_limit.unknown.domain_not_found",
+    "ratelimit_server.ShouldRateLimit.total_requests",
+    "ratelimit_server.accept_error",
+    "ratelimit_server.connection_limit",
+];
+
 /// The method whose calls are counted.
+#[cfg(feature = "server")]
 pub(super) const METHOD: &str = "ShouldRateLimit";
 
 impl Metrics {
@@ -78,54 +104,22 @@ impl Metrics {
 
     pub(crate) fn count_usage(&self, rule: &str, usage: Usage) {
         self.0.rules.with(rule, |counters| {
-            for (counter, units) in [
-                (&counters.total, usage.total),
-                (&counters.within, usage.within),
-                (&counters.near, usage.near),
-                (&counters.over, usage.over),
-                (&counters.over_from_cache, usage.over_from_cache),
-                (&counters.shadow, usage.shadow),
-            ] {
-                if units > 0 {
-                    counter.fetch_add(units, Ordering::Relaxed);
+            for (counter, (_, units)) in counters.iter().zip(KINDS) {
+                match units(&usage) {
+                    0 => {}
+                    units => drop(counter.fetch_add(units, Ordering::Relaxed)),
                 }
             }
         });
     }
 
-    /// Counts descriptors of a domain without rules. All such domains have one name, as clients
-    /// choose theirs.
-    pub(crate) fn count_unknown_domain(&self, descriptors: u64) {
-        self.0
-            .unknown_domains
-            .fetch_add(descriptors, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_service_error(&self) {
-        self.0.service_errors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_store_error(&self) {
-        self.0.store_errors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_shadowed(&self) {
-        self.0.shadowed.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count(&self, counted: Counted, number: u64) {
+        self.0.counters[counted as usize].fetch_add(number, Ordering::Relaxed);
     }
 
     pub(crate) fn count_call(&self, time: Duration) {
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        self.count(Counted::Calls, 1);
         self.0.response_time.record(time);
-    }
-
-    #[cfg(feature = "server")]
-    pub(crate) fn count_accept_error(&self) {
-        self.0.accept_errors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    #[cfg(feature = "server")]
-    pub(crate) fn count_full_port(&self) {
-        self.0.full_ports.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the names and the values of all counters that are not 0. `loads` comes from
@@ -135,46 +129,19 @@ impl Metrics {
         let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut all = Vec::new();
         for (rule, counters) in self.0.rules.sorted() {
-            for (name, count) in [
-                ("near_limit", &counters.near),
-                ("over_limit", &counters.over),
-                ("over_limit_with_local_cache", &counters.over_from_cache),
-                ("shadow_mode", &counters.shadow),
-                ("total_hits", &counters.total),
-                ("within_limit", &counters.within),
-            ] {
-                all.push((
-                    format!("ratelimit.service.rate_limit.{rule}.{name}"),
-                    value(count),
-                ));
+            for ((name, _), count) in KINDS.into_iter().zip(&*counters) {
+                let name = format!("ratelimit.service.rate_limit.{rule}.{name}");
+                all.push((name, value(count)));
             }
         }
         for (name, count) in [
-            (
-                "call.should_rate_limit.redis_error",
-                value(&self.0.store_errors),
-            ),
-            (
-                "call.should_rate_limit.service_error",
-                value(&self.0.service_errors),
-            ),
-            ("config_load_error", loads.failed),
-            ("config_load_success", loads.succeeded),
-            ("global_shadow_mode", value(&self.0.shadowed)),
-            (
-                "rate_limit.unknown.domain_not_found",
-                value(&self.0.unknown_domains),
-            ),
+            ("ratelimit.service.config_load_error", loads.failed),
+            ("ratelimit.service.config_load_success", loads.succeeded),
         ] {
-            all.push((format!("ratelimit.service.{name}"), count));
+            all.push((name.to_owned(), count));
         }
-        for (name, count) in [
-            (format!("{METHOD}.total_requests"), &self.0.calls),
-            ("accept_error".to_owned(), &self.0.accept_errors),
-            ("connection_limit".to_owned(), &self.0.full_ports),
-        ] {
-            all.push((format!("ratelimit_server.{name}"), value(count)));
-        }
+        let counters = NAMES.into_iter().zip(&self.0.counters);
+        all.extend(counters.map(|(name, count)| (name.to_owned(), value(count))));
         all.retain(|(_, count)| *count > 0);
         all
     }
@@ -188,7 +155,7 @@ impl Metrics {
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics")
-            .field("calls", &self.0.calls)
+            .field("counters", &self.0.counters)
             .finish_non_exhaustive()
     }
 }

@@ -27,13 +27,7 @@ pub struct ServerBuilder {
 impl Server {
     /// Returns a builder for the options.
     pub fn builder(service: RateLimitService, health: Health) -> ServerBuilder {
-        ServerBuilder::new(service, health)
-    }
-}
-
-impl ServerBuilder {
-    fn new(service: RateLimitService, health: Health) -> Self {
-        Self {
+        ServerBuilder {
             service,
             health,
             grpc: GrpcListen::Tcp("0.0.0.0".to_owned(), 8081),
@@ -44,7 +38,9 @@ impl ServerBuilder {
             options: Options::default(),
         }
     }
+}
 
+impl ServerBuilder {
     /// Sets where gRPC is served. The default is `0.0.0.0:8081`.
     pub fn grpc(mut self, listen: GrpcListen) -> Self {
         self.grpc = listen;
@@ -167,12 +163,12 @@ impl ServerBuilder {
             tls,
             pages,
         };
-        Ok(Server::with(
-            self.service,
-            self.health,
+        Ok(Server {
+            service: self.service,
+            health: self.health,
             listeners,
-            self.options,
-        ))
+            options: self.options,
+        })
     }
 }
 

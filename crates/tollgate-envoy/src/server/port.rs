@@ -13,7 +13,7 @@ use super::{
     listen::{Listener, Stream},
     tls::ReloadedTls,
 };
-use crate::Metrics;
+use crate::{Metrics, metrics::Counted};
 
 /// The time after the first connection that the system does not accept, and the longest one after
 /// many.
@@ -96,7 +96,7 @@ impl Port {
                     }
                 };
                 if connections.len() == max_connections {
-                    metrics.count_full_port();
+                    metrics.count(Counted::FullPorts, 1);
                     if is_due(&mut said) {
                         tracing::warn!(
                             port = what,
@@ -138,7 +138,7 @@ impl Acceptor {
                 Err(error) if is_of_client(&error) => {}
                 Err(error) => {
                     // The process may have no descriptor left. It has again when connections end.
-                    self.metrics.count_accept_error();
+                    self.metrics.count(Counted::AcceptErrors, 1);
                     if is_due(&mut self.said) {
                         tracing::error!(port = self.what, %error, "connections cannot be accepted");
                     }

@@ -30,10 +30,10 @@ use crate::{Component, Health, RateLimitService};
 /// ```
 #[must_use = "a server does nothing until `run` is polled"]
 pub struct Server {
-    service: RateLimitService,
-    health: Health,
-    listeners: Listeners,
-    options: Options,
+    pub(super) service: RateLimitService,
+    pub(super) health: Health,
+    pub(super) listeners: Listeners,
+    pub(super) options: Options,
 }
 
 /// The open ports.
@@ -61,20 +61,6 @@ const PAGES: Lifetimes = Lifetimes {
 };
 
 impl Server {
-    pub(super) fn with(
-        service: RateLimitService,
-        health: Health,
-        listeners: Listeners,
-        options: Options,
-    ) -> Self {
-        Self {
-            service,
-            health,
-            listeners,
-            options,
-        }
-    }
-
     /// Returns where gRPC is served.
     #[must_use]
     pub fn grpc(&self) -> &GrpcListen {

@@ -153,7 +153,7 @@ impl TlsFiles {
 impl Content {
     fn config(&self) -> Result<ServerConfig, ServerError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let certificates = certificates(&self.certificate, "the certificate")?;
+        let own = certificates(&self.certificate, "the certificate")?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|error| ServerError::with("the key is no key in PEM", error))?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -163,7 +163,7 @@ impl Content {
             None => builder.with_no_client_auth(),
             Some(pem) => {
                 let mut roots = RootCertStore::empty();
-                for authority in certificates_of_clients(pem)? {
+                for authority in certificates(pem, "the file of client authorities")? {
                     roots.add(authority).map_err(|error| {
                         ServerError::with("an authority of clients is wrong", error)
                     })?;
@@ -177,15 +177,11 @@ impl Content {
             }
         };
         let mut config = builder
-            .with_single_cert(certificates, key)
+            .with_single_cert(own, key)
             .map_err(|error| ServerError::with("the certificate and the key do not fit", error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(config)
     }
-}
-
-fn certificates_of_clients(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServerError> {
-    certificates(pem, "the file of client authorities")
 }
 
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, ServerError> {

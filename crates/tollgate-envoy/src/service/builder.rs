@@ -18,43 +18,32 @@ impl RateLimitService {
 
     /// Returns a builder for the options.
     pub fn builder(limiter: RuleLimiter) -> RateLimitServiceBuilder {
-        RateLimitServiceBuilder::new(limiter)
-    }
-}
-
-/// Sets options and builds a [`RateLimitService`].
-#[derive(Debug)]
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct RateLimitServiceBuilder {
-    limiter: RuleLimiter,
-    metrics: Metrics,
-    headers: Headers,
-    has_dynamic_metadata: bool,
-    max_descriptors: usize,
-    max_message_bytes: usize,
-}
-
-impl RateLimitServiceBuilder {
-    fn new(limiter: RuleLimiter) -> Self {
-        Self {
+        RateLimitServiceBuilder(ServiceInner {
             limiter,
             metrics: Metrics::new(),
             headers: Headers::default(),
             has_dynamic_metadata: false,
             max_descriptors: 1_000,
             max_message_bytes: 1 << 20,
-        }
+        })
     }
+}
 
+/// Sets options and builds a [`RateLimitService`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RateLimitServiceBuilder(ServiceInner);
+
+impl RateLimitServiceBuilder {
     /// Sets the metrics in which the service counts. By default, it creates its own.
     pub fn metrics(mut self, metrics: Metrics) -> Self {
-        self.metrics = metrics;
+        self.0.metrics = metrics;
         self
     }
 
     /// Adds header fields with these names to responses. By default, none are added.
     pub fn limit_headers(mut self, names: LimitHeaderNames) -> Self {
-        self.headers.names = Some(names);
+        self.0.headers.names = Some(names);
         self
     }
 
@@ -63,14 +52,14 @@ impl RateLimitServiceBuilder {
     ///
     /// `RateLimit-Policy` and `RateLimit` have the form that `tollgate-tower` writes by default.
     pub fn standard_headers(mut self, is_on: bool) -> Self {
-        self.headers.has_standard = is_on;
+        self.0.headers.has_standard = is_on;
         self
     }
 
     /// Sets whether responses contain the request and the metadata of its rules as
     /// `dynamic_metadata`. The default is `false`.
     pub fn dynamic_metadata(mut self, is_on: bool) -> Self {
-        self.has_dynamic_metadata = is_on;
+        self.0.has_dynamic_metadata = is_on;
         self
     }
 
@@ -79,7 +68,7 @@ impl RateLimitServiceBuilder {
     /// A request with more descriptors, or with more than ten times as many entries in them, is
     /// refused with `INVALID_ARGUMENT`.
     pub fn max_descriptors(mut self, max: usize) -> Self {
-        self.max_descriptors = max;
+        self.0.max_descriptors = max;
         self
     }
 
@@ -87,20 +76,13 @@ impl RateLimitServiceBuilder {
     ///
     /// A larger request is refused with `OUT_OF_RANGE` before it is read.
     pub fn max_message_bytes(mut self, max: usize) -> Self {
-        self.max_message_bytes = max;
+        self.0.max_message_bytes = max;
         self
     }
 
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> RateLimitService {
-        RateLimitService(Arc::new(ServiceInner {
-            limiter: self.limiter,
-            metrics: self.metrics,
-            headers: self.headers,
-            has_dynamic_metadata: self.has_dynamic_metadata,
-            max_descriptors: self.max_descriptors,
-            max_message_bytes: self.max_message_bytes,
-        }))
+        RateLimitService(Arc::new(self.0))
     }
 }

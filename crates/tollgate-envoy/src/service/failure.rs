@@ -21,7 +21,7 @@ impl From<Status> for Failure {
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
-        // The words are those of Envoy's service, which operators search logs for.
+        // Envoy's service has these words, and operators search logs for them.
         let message = match error {
             RequestError::NoDescriptors => {
                 "rate limit descriptor list must not be empty".to_owned()

@@ -116,7 +116,8 @@ fn add_limit(
     fields.push(field(&names.reset, whole_seconds(reset)));
 }
 
-/// Adds the policies that were checked. To a denial, it adds those of the descriptors that deny.
+/// Adds the policies that were checked. To a denial, it adds only the policies of the descriptors
+/// that deny.
 fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
     let is_allowed = decision.is_allowed();
     let shown = decision

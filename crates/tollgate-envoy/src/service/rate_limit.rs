@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     Metrics,
+    metrics::Counted,
     proto::ratelimit::{
         RateLimitRequest, RateLimitResponse,
         rate_limit_service_server::{RateLimitService as Service, RateLimitServiceServer},
@@ -57,6 +58,7 @@ use crate::{
 #[derive(Clone)]
 pub struct RateLimitService(pub(super) Arc<ServiceInner>);
 
+#[derive(Debug)]
 pub(super) struct ServiceInner {
     pub(super) limiter: RuleLimiter,
     pub(super) metrics: Metrics,
@@ -101,10 +103,11 @@ impl RateLimitService {
     /// A dropped future may have spent units of some or all descriptors.
     pub async fn decide(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         self.answer(request).await.map_err(|failure| {
-            match &failure {
-                Failure::Request(_) => self.0.metrics.count_service_error(),
-                Failure::Store(_) => self.0.metrics.count_store_error(),
-            }
+            let counted = match &failure {
+                Failure::Request(_) => Counted::ServiceErrors,
+                Failure::Store(_) => Counted::StoreErrors,
+            };
+            self.0.metrics.count(counted, 1);
             failure::status(&failure)
         })
     }
@@ -123,7 +126,7 @@ impl RateLimitService {
         if !set.has_domain(&request.domain) {
             shared
                 .metrics
-                .count_unknown_domain(descriptors.len() as u64);
+                .count(Counted::UnknownDomains, descriptors.len() as u64);
         }
         let decision = shared.limiter.check_plan(&plan).await?;
         self.record(&plan, &decision);
@@ -147,7 +150,7 @@ impl RateLimitService {
             }
         }
         if decision.verdict().is_shadowed() {
-            metrics.count_shadowed();
+            metrics.count(Counted::Shadowed, 1);
         }
         // The answer of an outage is no answer of the store: alerts on failures of the store must
         // see it.
@@ -157,7 +160,7 @@ impl RateLimitService {
             .flatten()
             .any(tollgate::Decision::is_degraded)
         {
-            metrics.count_store_error();
+            metrics.count(Counted::StoreErrors, 1);
         }
     }
 }

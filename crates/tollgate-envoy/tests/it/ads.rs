@@ -140,7 +140,7 @@ pub(crate) fn config(domain: &str, requests_per_unit: u32, unit: RateLimitUnit) 
 fn start(plane: &Plane) -> Rules {
     let rules = Rules::empty(RuleSet::builder(), None);
     let wait = Duration::from_millis(1);
-    let ads = Ads::builder(plane.address.to_string())
+    let ads = Ads::new(plane.address.to_string())
         .node_id("replica 7")
         .node_metadata(vec![("zone".to_owned(), "a".to_owned())])
         .headers(vec![("authorization".to_owned(), "secret".to_owned())])
@@ -148,8 +148,7 @@ fn start(plane: &Plane) -> Rules {
             initial: wait,
             max: wait,
             jitter: 0.0,
-        })
-        .build();
+        });
     tokio::spawn(ads.run(rules.clone()));
     rules
 }

@@ -27,6 +27,18 @@ async fn json_is_decided_as_grpc_is() {
 }
 
 #[tokio::test]
+async fn json_may_have_the_names_and_the_numbers_of_protobuf() {
+    let server = Running::start(service()).await;
+    let body = r#"{"domain": "shop", "hits_addend": 2, "descriptors": [
+        {"entries": [{"key": "tenant", "value": "a"}], "hitsAddend": "3"},
+        {"entries": [{"key": "tenant", "value": "b"}]}]}"#;
+    let (status, body) = http(server.page("HTTP"), "POST /json", body).await;
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let left = [0, 1].map(|at| body["statuses"][at]["limitRemaining"].as_u64());
+    assert_eq!((status, left), (200, [Some(7), Some(8)]), "{body}");
+}
+
+#[tokio::test]
 async fn a_request_that_cannot_be_decided_is_refused() {
     let server = Running::start(service()).await;
     let address = server.page("HTTP");
@@ -36,6 +48,11 @@ async fn a_request_that_cannot_be_decided_is_refused() {
         r#"{"domain": "shop"}"#,
         r#"{"domain": "", "descriptors": [{}]}"#,
         r#"{"dom": "shop"}"#,
+        "[]",
+        &ONCE.replace(r#""shop""#, "1"),
+        &ONCE.replace("domain", "domian"),
+        &ONCE.replacen('{', r#"{"hitsAddend": 4294967296, "#, 1),
+        &format!("{ONCE} {ONCE}"),
     ] {
         assert_eq!(http(address, "POST /json", body).await.0, 400, "{body}");
     }

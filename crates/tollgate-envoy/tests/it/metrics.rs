@@ -333,10 +333,36 @@ async fn prometheus_has_the_names_of_the_default_mapper() {
 }
 
 #[tokio::test]
+async fn prometheus_has_two_keys_as_labels_and_escapes_the_names_of_other_counters() {
+    let text = "{domain: d, descriptors: [{key: a, descriptors: [{key: b, descriptors: \
+                [{key: c, rate_limit: {unit: day, requests_per_unit: 5}}]}]}]}";
+    let service = RateLimitService::new(limiter(text, Compat::Envoy));
+    let mut deep = descriptor("a", "x");
+    deep.entries.extend(descriptor("b", "y").entries);
+    deep.entries.extend(descriptor("c", "z").entries);
+    let mut asked = request([deep]);
+    asked.domain = "d".to_owned();
+    service.decide(&asked).await.unwrap();
+    service.decide(&tenant("acme")).await.unwrap();
+    let samples = samples(&prometheus_text(
+        service.metrics(),
+        service.limiter().rules().loads(),
+    ));
+    let labels = [("domain", "d"), ("key1", "a"), ("key2", "b")];
+    assert_eq!(
+        value(&samples, "ratelimit_service_rate_limit_total_hits", &labels),
+        Some(1.0)
+    );
+    let unknown = "ratelimit_service_rate_limit_unknown_domain_not_found";
+    assert_eq!(value(&samples, unknown, &[]), Some(1.0));
+}
+
+#[tokio::test]
 async fn names_are_bounded_whatever_clients_send() {
     let service = service();
     for number in 0..3 {
-        let long = number.to_string().repeat(900_000);
+        // The sign at the bound has two bytes, and the names differ in their last sign alone.
+        let long = format!("{}{number}", "ä".repeat(450_000));
         for value in [long.as_str(), "x\nadmin.logins:1|c\r\u{85}"] {
             let mut deep = descriptor("route", value);
             deep.entries.extend(descriptor("ip", "y\0").entries);

@@ -203,7 +203,13 @@ async fn the_variables_of_envoys_service_are_read() {
         .env("LIMIT_RESPONSE_HEADERS_ENABLED", "true")
         .env("LIMIT_REMAINING_HEADER", "x-left")
         .env("REDIS_POOL_SIZE", "10")
+        .env("REDIS_PERSECOND_URL", "h:1")
         .env("GRPC_PROT", "1")
+        .env("TOLLGATE_NOTHING_LIKE_IT", "1")
+        // Kubernetes sets these for a service of the name.
+        .env("REDIS_PORT", "tcp://192.0.2.1:6379")
+        .env("REDIS_PORT_6379_TCP_ADDR", "192.0.2.1")
+        .env("REDIS_SERVICE_HOST", "192.0.2.1")
         .env("LOG_FORMAT", "json");
     let mut process = start(command);
     until_healthy(&process).await;
@@ -226,12 +232,16 @@ async fn the_variables_of_envoys_service_are_read() {
     );
     for line in [
         "store: Redis",
-        "the variable REDIS_POOL_SIZE has no effect",
-        "did you mean GRPC_PORT?",
+        "the variable REDIS_POOL_SIZE has no effect: all decisions share few connections",
+        "the variable REDIS_PERSECOND_URL has no effect: all limits have one store",
+        "the variable GRPC_PROT is unknown and has no effect; did you mean GRPC_PORT?",
+        "the variable TOLLGATE_NOTHING_LIKE_IT is unknown and has no effect",
         r#""level":"WARN""#,
     ] {
         process.wait_for_line(line);
     }
+    let output = process.output();
+    assert_eq!(output.matches("the variable ").count(), 4, "{output}");
 }
 
 #[tokio::test]

@@ -8,9 +8,6 @@ use crate::{
     document::{Field, Node, short},
 };
 
-/// Reads lists of actions with the compiler, which collects the mistakes.
-pub(crate) struct ActionReader<'c>(pub(crate) &'c mut Compiler);
-
 const ACTIONS: [&str; 10] = [
     "remote_address",
     "masked_remote_address",
@@ -23,6 +20,9 @@ const ACTIONS: [&str; 10] = [
     "grpc_method",
     "grpc_service",
 ];
+
+/// Makes the test of a header field by a text.
+type TextTest = fn(HeaderName, Box<str>) -> HeaderMatch;
 
 /// The fields of one action.
 #[derive(Default)]
@@ -37,32 +37,32 @@ struct Fields {
     headers: Vec<HeaderMatch>,
 }
 
-impl ActionReader<'_> {
-    /// Reads all descriptors.
-    pub(crate) fn descriptors(mut self, node: &Node, trail: &Trail<'_>) -> Descriptors {
-        let items = self.0.list(node, trail).iter().enumerate();
+impl Compiler {
+    /// Reads the actions of all descriptors.
+    pub(super) fn action_lists(&mut self, node: &Node, trail: &Trail<'_>) -> Descriptors {
+        let items = self.list(node, trail).iter().enumerate();
         items
-            .filter_map(|(at, item)| self.descriptor(item, &trail.item(at)))
+            .filter_map(|(at, item)| self.actions(item, &trail.item(at)))
             .collect()
     }
 
-    fn descriptor(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Actions> {
+    fn actions(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Actions> {
         let mut actions = Actions::new();
-        for field in self.0.map(node, trail)? {
+        for field in self.map(node, trail)? {
             let trail = trail.field(&field.name);
             if field.name != "actions" {
-                self.0.unknown(field, &trail, &["actions"], &[]);
+                self.unknown(field, &trail, &["actions"], &[]);
                 continue;
             }
-            for (at, item) in self.0.list(&field.node, &trail).iter().enumerate() {
+            for (at, item) in self.list(&field.node, &trail).iter().enumerate() {
                 let trail = trail.item(at);
-                match self.0.map(item, &trail) {
+                match self.map(item, &trail) {
                     Some([field]) => {
                         actions = self.action(actions, field, &trail.field(&field.name));
                     }
                     Some(fields) => {
                         let message = format!("an action must be one field, got {}", fields.len());
-                        self.0.refuse_value(&trail, item, message);
+                        self.errors.refuse(&trail, item.at, message);
                     }
                     None => {}
                 }
@@ -97,11 +97,11 @@ impl ActionReader<'_> {
                 (&["descriptor_key"], &[])
             }
             _ => {
-                self.0.unknown(field, trail, &ACTIONS, &[]);
+                self.unknown(field, trail, &ACTIONS, &[]);
                 return actions;
             }
         };
-        let Some(read) = self.fields(node, trail, names, required) else {
+        let Some(read) = self.action_fields(node, trail, names, required) else {
             return actions;
         };
         let value = read.value.unwrap_or_default();
@@ -130,7 +130,7 @@ impl ActionReader<'_> {
     }
 
     /// Reads the fields of an action. `None` when one that is required has no value.
-    fn fields(
+    fn action_fields(
         &mut self,
         node: &Node,
         trail: &Trail<'_>,
@@ -141,23 +141,23 @@ impl ActionReader<'_> {
         let fields = if node.is_null() {
             &[][..]
         } else {
-            self.0.map(node, trail)?
+            self.map(node, trail)?
         };
         for field in fields {
             let (node, trail) = (&field.node, trail.field(&field.name));
             match field.name.as_str() {
-                name if !names.contains(&name) => self.0.unknown(field, &trail, names, &[]),
-                "descriptor_key" => read.key = self.0.filled(node, &trail),
-                "descriptor_value" => read.value = self.0.filled(node, &trail),
+                name if !names.contains(&name) => self.unknown(field, &trail, names, &[]),
+                "descriptor_key" => read.key = self.filled(node, &trail),
+                "descriptor_value" => read.value = self.filled(node, &trail),
                 "header_name" => read.header = self.header_name(node, &trail),
-                "skip_if_absent" => read.is_optional = self.0.boolean(node, &trail),
-                "v4_prefix_mask_len" => read.v4 = self.0.number(node, &trail, 0, 32),
-                "v6_prefix_mask_len" => read.v6 = self.0.number(node, &trail, 0, 128),
-                "expect_match" => read.expected = Some(self.0.boolean(node, &trail)),
+                "skip_if_absent" => read.is_optional = self.boolean(node, &trail),
+                "v4_prefix_mask_len" => read.v4 = self.number(node, &trail, 0, 32),
+                "v6_prefix_mask_len" => read.v6 = self.number(node, &trail, 0, 128),
+                "expect_match" => read.expected = Some(self.boolean(node, &trail)),
                 _ => {
-                    let items = self.0.list(node, &trail).iter().enumerate();
+                    let items = self.list(node, &trail).iter().enumerate();
                     read.headers = items
-                        .filter_map(|(at, item)| self.header(item, &trail.item(at)))
+                        .filter_map(|(at, item)| self.header_match(item, &trail.item(at)))
                         .collect();
                 }
             }
@@ -165,16 +165,15 @@ impl ActionReader<'_> {
         let mut is_whole = true;
         for name in required {
             if !fields.iter().any(|field| field.name == *name) {
-                self.0
-                    .refuse_value(&trail.field(name), node, "is missing".to_owned());
+                self.errors.refuse(trail.field(name), node.at, "is missing");
                 is_whole = false;
             }
         }
         is_whole.then_some(read)
     }
 
-    pub(crate) fn header_name(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderName> {
-        let text = self.0.text(node, trail)?;
+    fn header_name(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderName> {
+        let text = self.text(node, trail)?;
         let name = HeaderName::from_bytes(text.as_bytes()).ok();
         if name.is_none() {
             let hint = match &*text {
@@ -182,9 +181,9 @@ impl ActionReader<'_> {
                 ":method" => ": use the action method",
                 _ => "",
             };
-            self.0.refuse_value(
+            self.errors.refuse(
                 trail,
-                node,
+                node.at,
                 format!(
                     "must be the name of a header field, got {:?}{hint}",
                     short(&text)
@@ -195,7 +194,7 @@ impl ActionReader<'_> {
     }
 
     /// Reads one test of a header field.
-    fn header(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderMatch> {
+    fn header_match(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderMatch> {
         const NAMES: [&str; 5] = [
             "name",
             "string_match",
@@ -205,48 +204,40 @@ impl ActionReader<'_> {
         ];
         let (mut name, mut test, mut tests) = (None, None, 0);
         let (mut is_inverted, mut is_present) = (false, true);
-        for field in self.0.map(node, trail)? {
+        for field in self.map(node, trail)? {
             let (node, trail) = (&field.node, trail.field(&field.name));
             match field.name.as_str() {
                 "name" => name = self.header_name(node, &trail),
-                "invert_match" => is_inverted = self.0.boolean(node, &trail),
+                "invert_match" => is_inverted = self.boolean(node, &trail),
                 "present_match" => {
-                    is_present = self.0.boolean(node, &trail);
+                    is_present = self.boolean(node, &trail);
                     tests += 1;
                 }
                 "exact_match" => {
-                    test = self.0.text(node, &trail).map(|text| ("exact", text, false));
+                    let text = self.text(node, &trail);
+                    test = text.map(|text| (HeaderMatch::exact as TextTest, text, false));
                     tests += 1;
                 }
                 "string_match" => {
                     test = self.string_match(node, &trail);
                     tests += 1;
                 }
-                _ => self.0.unknown(field, &trail, &NAMES, &[]),
+                _ => self.unknown(field, &trail, &NAMES, &[]),
             }
         }
         if tests > 1 {
             let message = "must have one of string_match, exact_match and present_match".to_owned();
-            self.0.refuse_value(trail, node, message);
+            self.errors.refuse(trail, node.at, message);
         }
         let Some(name) = name else {
-            self.0
-                .refuse_value(&trail.field("name"), node, "is missing".to_owned());
+            self.errors
+                .refuse(trail.field("name"), node.at, "is missing");
             return None;
         };
-        let (header, ignores_case) = match test {
-            None => (HeaderMatch::present(name), false),
-            Some(("prefix", text, ignores_case)) => (HeaderMatch::prefix(name, text), ignores_case),
-            Some(("suffix", text, ignores_case)) => (HeaderMatch::suffix(name, text), ignores_case),
-            Some(("contains", text, ignores_case)) => {
-                (HeaderMatch::contains(name, text), ignores_case)
-            }
-            Some((_, text, ignores_case)) => (HeaderMatch::exact(name, text), ignores_case),
-        };
-        let header = if ignores_case {
-            header.ignore_case()
-        } else {
-            header
+        let header = match test {
+            None => HeaderMatch::present(name),
+            Some((test, text, false)) => test(name, text),
+            Some((test, text, true)) => test(name, text).ignore_case(),
         };
         Some(if is_inverted == is_present {
             header.invert()
@@ -259,24 +250,30 @@ impl ActionReader<'_> {
         &mut self,
         node: &Node,
         trail: &Trail<'_>,
-    ) -> Option<(&'static str, Box<str>, bool)> {
-        const KINDS: [&str; 4] = ["exact", "prefix", "suffix", "contains"];
+    ) -> Option<(TextTest, Box<str>, bool)> {
         let (mut found, mut ignores_case) = (None, false);
-        for field in self.0.map(node, trail)? {
+        for field in self.map(node, trail)? {
             let trail = trail.field(&field.name);
-            match KINDS.into_iter().find(|kind| *kind == field.name) {
-                Some(kind) if found.is_none() => {
-                    found = self.0.text(&field.node, &trail).map(|text| (kind, text));
+            let test: Option<TextTest> = match field.name.as_str() {
+                "exact" => Some(HeaderMatch::exact),
+                "prefix" => Some(HeaderMatch::prefix),
+                "suffix" => Some(HeaderMatch::suffix),
+                "contains" => Some(HeaderMatch::contains),
+                _ => None,
+            };
+            match test {
+                Some(test) if found.is_none() => {
+                    found = self.text(&field.node, &trail).map(|text| (test, text));
                 }
-                Some(_) => self.0.refuse_value(
+                Some(_) => self.errors.refuse(
                     &trail,
-                    &field.node,
+                    field.node.at,
                     "must be the only test of the text".to_owned(),
                 ),
                 None if field.name == "ignore_case" => {
-                    ignores_case = self.0.boolean(&field.node, &trail);
+                    ignores_case = self.boolean(&field.node, &trail);
                 }
-                None => self.0.unknown(
+                None => self.unknown(
                     field,
                     &trail,
                     &["exact", "prefix", "suffix", "contains", "ignore_case"],
@@ -285,12 +282,12 @@ impl ActionReader<'_> {
             }
         }
         if found.is_none() {
-            self.0.refuse_value(
+            self.errors.refuse(
                 trail,
-                node,
+                node.at,
                 "must have one of exact, prefix, suffix and contains".to_owned(),
             );
         }
-        found.map(|(kind, text)| (kind, text, ignores_case))
+        found.map(|(test, text)| (test, text, ignores_case))
     }
 }

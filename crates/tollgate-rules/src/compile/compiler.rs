@@ -1,8 +1,4 @@
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::HashMap, path::PathBuf};
 
 use super::{errors::Errors, fair_shares::FairSharesField, priorities::PriorityField};
 use crate::{Compat, rule_set::Node, selector::Selector};
@@ -11,7 +7,6 @@ use crate::{Compat, rule_set::Node, selector::Selector};
 pub(crate) struct Compiler {
     pub(super) compat: Compat,
     pub(super) errors: Errors,
-    pub(super) file: Option<Arc<Path>>,
     #[cfg(feature = "http")]
     pub(super) limits: crate::Limits,
     /// The files of networks that were read, or would have been.

@@ -6,6 +6,7 @@ use crate::{
     RuleError, RuleErrorKind, RuleErrors,
     document::short,
     error::{MAX_ERRORS, Position},
+    rule::Origin,
 };
 
 /// The path of a field, as a list from the field to the root.
@@ -69,6 +70,26 @@ impl Errors {
         message: impl Into<String>,
     ) {
         self.push_at(RuleErrorKind::Value, field, at, message);
+    }
+
+    /// Returns a value, or adds the reason why it is refused.
+    pub(super) fn accept<T>(
+        &mut self,
+        field: impl fmt::Display,
+        at: Position,
+        value: Result<T, impl fmt::Display>,
+    ) -> Option<T> {
+        value
+            .map_err(|error| self.refuse(field, at, error.to_string()))
+            .ok()
+    }
+
+    /// Returns the place of a rule.
+    pub(super) fn origin(&self, at: Position) -> Origin {
+        Origin {
+            file: self.file.clone(),
+            line: at.line,
+        }
     }
 
     /// Adds a mistake in a field, whose path is written only if the mistake is held.

@@ -47,10 +47,7 @@ impl Compiler {
         };
         let field = FairSharesField {
             shares: FairShares { key, weights },
-            origin: Origin {
-                file: self.file.clone(),
-                line: node.at.line,
-            },
+            origin: self.errors.origin(node.at),
             at: node.at,
         };
         if siblings.fair_shares.replace(field).is_some() {

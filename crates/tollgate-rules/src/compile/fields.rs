@@ -138,12 +138,6 @@ impl Compiler {
         None
     }
 
-    /// Reports a value that is not allowed.
-    #[cfg(feature = "http")]
-    pub(crate) fn refuse_value(&mut self, trail: &Trail<'_>, node: &Node, message: String) {
-        self.errors.refuse(trail, node.at, message);
-    }
-
     /// Returns whether an addition is allowed. Reports it otherwise.
     pub(crate) fn is_addition(&mut self, field: &Field, trail: &Trail<'_>) -> bool {
         if !self.compat.is_envoy() {

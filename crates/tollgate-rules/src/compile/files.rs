@@ -10,35 +10,22 @@ use super::{
     compiler::{Compiler, Siblings},
     errors::{Errors, Trail},
 };
-#[cfg(feature = "http")]
-use crate::compile::actions::ActionReader;
 use crate::{
-    Compat, Limits, RuleError, RuleErrorKind, RuleErrors, RuleSet,
+    Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet, RuleSetBuilder,
     document::{Field, Node, Scalar, Value, short},
     metrics::RuleSeries,
     names::{metric_part, stat_name},
-    rule::{Origin, Rule},
+    rule::Rule,
     rule_set::{self, Domain, level::Level},
     selector::Selector,
 };
-
-/// The options of a load.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
-    /// The mode of files that name none.
-    pub(crate) compat: Compat,
-    /// The mode of all files.
-    pub(crate) forced_compat: Option<Compat>,
-    pub(crate) merge_domains: bool,
-    pub(crate) limits: Limits,
-}
 
 /// A file, or none for a text of the program, and its tree or the reason why there is none.
 pub(crate) type Source = (Option<Arc<Path>>, Result<Node, RuleError>);
 
 /// Compiles all files of a set. Notes the files of networks that they name in `lists`.
 pub(crate) fn compile(
-    options: &Options,
+    options: &RuleSetBuilder,
     sources: impl IntoIterator<Item = Source>,
     lists: &mut Vec<PathBuf>,
 ) -> Result<RuleSet, RuleErrors> {
@@ -55,7 +42,6 @@ pub(crate) fn compile(
     let mut compiler = Compiler {
         compat,
         errors,
-        file: None,
         #[cfg(feature = "http")]
         limits: options.limits.clone(),
         lists: Vec::new(),
@@ -65,7 +51,6 @@ pub(crate) fn compile(
     let mut domains: HashMap<Box<str>, Siblings> = HashMap::new();
     for (file, tree) in &documents {
         compiler.errors.file.clone_from(file);
-        compiler.file.clone_from(file);
         compiler.document(tree, &mut domains, options.merge_domains);
     }
     for siblings in domains.values() {
@@ -211,7 +196,7 @@ impl Compiler {
     /// Reads the actions that make descriptors of requests.
     #[cfg(feature = "http")]
     fn rate_limits(&mut self, list: &Node, trail: &Trail<'_>, siblings: &mut Siblings) {
-        let descriptors = ActionReader(self).descriptors(list, trail);
+        let descriptors = self.action_lists(list, trail);
         if siblings.descriptors.replace(descriptors).is_some() {
             let message = "the domain has rate_limits in another file";
             self.errors
@@ -267,10 +252,7 @@ impl Compiler {
             value_to_metric: fields.value_to_metric,
             shares_counter: fields.share_threshold.is_some(),
             prefix_v6: fields.prefix_v6.map(|(bits, _)| bits),
-            origin: Origin {
-                file: self.file.clone(),
-                line: item.at.line,
-            },
+            origin: self.errors.origin(item.at),
         };
         self.check_descriptor(&fields, &selector, trail, at);
         self.check_duplicate(&selector, trail, at, siblings);

@@ -220,9 +220,7 @@ impl Compiler {
         trail: &Trail<'_>,
     ) -> Option<T> {
         let text = self.text(node, trail)?;
-        text.parse()
-            .map_err(|error: T::Err| self.errors.refuse(trail, node.at, error.to_string()))
-            .ok()
+        self.errors.accept(trail, node.at, text.parse())
     }
 
     pub(super) fn window(
@@ -231,9 +229,8 @@ impl Compiler {
         trail: &Trail<'_>,
     ) -> Option<(Duration, Position)> {
         let text = self.text(node, trail)?;
-        let period = Quota::parse_period(&text)
-            .map_err(|error| self.errors.refuse(trail, node.at, error.to_string()))
-            .ok()?;
+        let period = Quota::parse_period(&text);
+        let period = self.errors.accept(trail, node.at, period)?;
         Some((period, node.at))
     }
 
@@ -372,17 +369,9 @@ impl Compiler {
         // In Envoy's service, a counter belongs to the texts of the request, and not to the rule.
         let unit = Unit::from_duration(period).filter(|_| self.compat.is_envoy());
         let name = unit.map_or(name, |unit| unit.as_str());
-        match quota {
-            Ok(quota) => {
-                let policy =
-                    self.policy(name, quota, read.burst.is_some(), algorithm, trail, at)?;
-                self.finished(policy, read, trail)
-            }
-            Err(error) => {
-                self.errors.refuse(trail, at, error.to_string());
-                None
-            }
-        }
+        let quota = self.errors.accept(trail, at, quota)?;
+        let policy = self.policy(name, quota, read.burst.is_some(), algorithm, trail, at)?;
+        self.finished(policy, read, trail)
     }
 
     /// Adds to a policy what follows from no quota: its lease and its rank.
@@ -418,13 +407,8 @@ impl Compiler {
             Algorithm::FixedWindow
         };
         let (algorithm, at) = algorithm.unwrap_or((default, at));
-        match Policy::try_new(name, algorithm, quota) {
-            Ok(policy) => Some(policy),
-            Err(error) => {
-                self.errors.refuse(trail, at, error.to_string());
-                None
-            }
-        }
+        let policy = Policy::try_new(name, algorithm, quota);
+        self.errors.accept(trail, at, policy)
     }
 
     /// Returns the algorithm of windows that begin with a period of the calendar in a time zone, or
@@ -451,20 +435,16 @@ impl Compiler {
             self.errors.refuse(trail.field("time_zone"), *at, message);
             return None;
         };
-        let mut refuse = |name, at, error: tollgate::Error| {
-            self.errors.refuse(trail.field(name), at, error.to_string());
+        let errors = &mut self.errors;
+        let zone = errors.accept(trail.field("time_zone"), *at, zone.parse());
+        let anchor = match &read.begins {
+            Some((text, at)) => Some(errors.accept(trail.field("begins"), *at, text.parse())?),
+            None => None,
         };
-        let zone = zone
-            .parse()
-            .map_err(|error| refuse("time_zone", *at, error));
-        let anchor = read.begins.as_ref().map(|(begins, at)| {
-            let anchor = begins.parse();
-            anchor.map_err(|error| refuse("begins", *at, error))
-        });
         Some(Algorithm::CalendarWindow {
             unit,
-            zone: zone.ok()?,
-            anchor: anchor.transpose().ok()?,
+            zone: zone?,
+            anchor,
         })
     }
 

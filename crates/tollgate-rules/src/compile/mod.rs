@@ -17,6 +17,6 @@ mod metadata;
 mod networks;
 mod priorities;
 
-pub(crate) use files::{Options, Source, compile};
+pub(crate) use files::{Source, compile};
 #[cfg(feature = "spring")]
 pub(crate) use {errors::Errors, fields::listed};

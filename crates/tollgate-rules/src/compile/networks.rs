@@ -47,12 +47,8 @@ impl Compiler {
     fn network_list(&mut self, node: &Node, trail: &Trail<'_>, networks: &mut Vec<Network>) {
         for (at, item) in self.list(node, trail).iter().enumerate() {
             let trail = trail.item(at);
-            let Some(text) = self.text(item, &trail) else {
-                continue;
-            };
-            match text.parse::<Network>() {
-                Ok(network) => networks.push(network),
-                Err(error) => self.errors.refuse(&trail, item.at, error.to_string()),
+            if let Some(text) = self.text(item, &trail) {
+                networks.extend(self.errors.accept(&trail, item.at, text.parse::<Network>()));
             }
         }
     }
@@ -65,7 +61,7 @@ impl Compiler {
         if text.is_empty() {
             return;
         }
-        let directory = self.file.as_ref().and_then(|file| file.parent());
+        let directory = self.errors.file.as_ref().and_then(|file| file.parent());
         let path =
             directory.map_or_else(|| PathBuf::from(&*text), |directory| directory.join(&*text));
         let read = load::text(&path, &self.limits);

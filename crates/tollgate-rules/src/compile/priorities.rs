@@ -10,8 +10,7 @@ use crate::{
     RuleErrorKind,
     document::{Node, short},
     error::Position,
-    priority::{EntrySelector, EntryValue, PriorityClass},
-    rule::Origin,
+    priority::{EntrySelector, PriorityClass},
 };
 
 /// The `priorities` of a domain, with the place of the field.
@@ -98,14 +97,8 @@ impl Compiler {
         Some(PriorityClass {
             name: name?,
             priority: Priority::try_percent(ceiling?).ok()?,
-            selector: key.map(|key| EntrySelector {
-                key,
-                value: EntryValue::new(value),
-            }),
-            origin: Origin {
-                file: self.file.clone(),
-                line: item.at.line,
-            },
+            selector: key.map(|key| EntrySelector::new(key, value)),
+            origin: self.errors.origin(item.at),
         })
     }
 

@@ -55,23 +55,3 @@ impl PartialEq for Entries<'_> {
 }
 
 impl Eq for Entries<'_> {}
-
-#[cfg(test)]
-mod tests {
-    use crate::Descriptor;
-
-    #[test]
-    fn entries_keep_their_order_beyond_those_in_place() {
-        let mut descriptor = Descriptor::new();
-        for count in 0..10 {
-            assert_eq!(descriptor.entries().len(), count);
-            descriptor.push(count.to_string(), "x");
-        }
-        let keys: Vec<_> = descriptor
-            .entries()
-            .iter()
-            .map(|entry| entry.key().to_owned())
-            .collect();
-        assert_eq!(keys.concat(), "0123456789");
-    }
-}

@@ -21,7 +21,16 @@ impl RuleLimiter {
 
     /// Returns a builder for the options.
     pub fn builder(rules: Rules, store: impl Store) -> RuleLimiterBuilder {
-        RuleLimiterBuilder::new(rules, store)
+        RuleLimiterBuilder {
+            rules,
+            store: Arc::new(store),
+            name: "rules".into(),
+            outage: Outage::default(),
+            deadline: None,
+            modes: GlobalModes::default(),
+            denied_keys: None,
+            observer: None,
+        }
     }
 }
 
@@ -42,19 +51,6 @@ pub struct RuleLimiterBuilder {
 const NONE: Policy = Policy::fixed_window("rules", Quota::per_second(1)).unranked();
 
 impl RuleLimiterBuilder {
-    pub(super) fn new(rules: Rules, store: impl Store) -> Self {
-        Self {
-            rules,
-            store: Arc::new(store),
-            name: "rules".into(),
-            outage: Outage::default(),
-            deadline: None,
-            modes: GlobalModes::default(),
-            denied_keys: None,
-            observer: None,
-        }
-    }
-
     /// Sets the name in log lines and metrics. The default is `rules`.
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.name = name.into();

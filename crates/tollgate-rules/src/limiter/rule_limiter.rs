@@ -115,26 +115,6 @@ impl RuleLimiter {
     /// Use it in place of [`check`](Self::check) where the answer needs the
     /// [rule](crate::Match::rule) of each descriptor.
     ///
-    /// ```
-    /// use tollgate::MemoryStore;
-    /// use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let rules = RuleSet::parse(
-    ///     "{domain: shop, descriptors: [{key: tenant, rate_limit: {quota: 1/h}}]}",
-    ///     Format::Yaml,
-    /// )?;
-    /// let limiter = RuleLimiter::new(Rules::new(rules), MemoryStore::new());
-    /// let request = [Descriptor::from([("tenant", "acme")])];
-    ///
-    /// let rules = limiter.rules().current();
-    /// let plan = rules.plan("shop", &request, 1)?;
-    /// assert!(limiter.check_plan(&plan).await?.is_allowed());
-    /// assert!(limiter.check_plan(&plan).await?.is_denied());
-    /// assert_eq!(plan.iter().next().unwrap().charged().unwrap().metric_name(), "shop.tenant");
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     ///
     /// Fails when the store failed and a limit is [closed](Outage::Closed) in an outage.

@@ -222,7 +222,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Loads the files again when they are not those of the last load.
+    /// Loads the files again when they differ from the last load.
     #[cfg(feature = "watch")]
     pub(super) fn reload_changed(&self) {
         let Some(path) = &self.0.path else { return };

@@ -54,9 +54,26 @@ impl Level {
     /// else by its key alone.
     #[inline]
     pub(crate) fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<Step> {
+        let step = |by| move |node| Step { node, by };
         match self {
-            Self::Native(level) => level.find(selectors, key, value),
-            Self::Envoy(level) => level.find(key, value),
+            Self::Native(level) => level
+                .exact(selectors, key, value)
+                .map(step(MatchedBy::Value))
+                .or_else(|| {
+                    let patterns = level.patterns.get(key)?;
+                    patterns
+                        .find(value.as_bytes())
+                        .map(step(MatchedBy::Pattern))
+                })
+                .or_else(|| level.default(selectors, key).map(step(MatchedBy::Default))),
+            Self::Envoy(level) => {
+                let text = joined(key, value);
+                level
+                    .exact(&text)
+                    .map(step(MatchedBy::Value))
+                    .or_else(|| level.patterns.find(&text).map(step(MatchedBy::Pattern)))
+                    .or_else(|| level.exact(key.as_bytes()).map(step(MatchedBy::Default)))
+            }
         }
     }
 
@@ -144,8 +161,8 @@ impl Level {
                 level.default(selectors, key),
             ),
             Self::Envoy(level) => (
-                level.nodes.get(&*joined(key, value)).copied(),
-                level.nodes.get(key.as_bytes()).copied(),
+                level.exact(&joined(key, value)),
+                level.exact(key.as_bytes()),
             ),
         }
     }
@@ -219,32 +236,6 @@ impl NativeLevel {
             .find(hash(key, ""), |id| &*selectors[*id as usize].key == key)
             .copied()
     }
-
-    #[inline]
-    fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<Step> {
-        if let Some(node) = self.exact(selectors, key, value) {
-            return Some(Step {
-                node,
-                by: MatchedBy::Value,
-            });
-        }
-        if !self.patterns.is_empty() {
-            let found = self
-                .patterns
-                .get(key)
-                .and_then(|patterns| patterns.find(value.as_bytes()));
-            if let Some(node) = found {
-                return Some(Step {
-                    node,
-                    by: MatchedBy::Pattern,
-                });
-            }
-        }
-        self.default(selectors, key).map(|node| Step {
-            node,
-            by: MatchedBy::Default,
-        })
-    }
 }
 
 /// A level whose nodes are found by the text `key_value`, as in Envoy's service.
@@ -270,24 +261,8 @@ impl EnvoyLevel {
         }
     }
 
-    fn find(&self, key: &str, value: &str) -> Option<Step> {
-        let text = joined(key, value);
-        if let Some(node) = self.nodes.get(&*text) {
-            return Some(Step {
-                node: *node,
-                by: MatchedBy::Value,
-            });
-        }
-        if let Some(node) = self.patterns.find(&text) {
-            return Some(Step {
-                node,
-                by: MatchedBy::Pattern,
-            });
-        }
-        self.nodes.get(key.as_bytes()).map(|node| Step {
-            node: *node,
-            by: MatchedBy::Default,
-        })
+    fn exact(&self, text: &[u8]) -> Option<u32> {
+        self.nodes.get(text).copied()
     }
 }
 

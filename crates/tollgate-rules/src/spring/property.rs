@@ -133,27 +133,3 @@ fn letters(text: &str) -> impl Iterator<Item = char> {
         .filter(|sign| !['-', '_'].contains(sign))
         .flat_map(char::to_lowercase)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_split_at_dots_outside_of_brackets() {
-        for (name, expected) in [
-            ("routes", &["routes"] as &[_]),
-            ("spring.cloud.gateway", &["spring", "cloud", "gateway"]),
-            ("routes[0].id", &["routes", "0", "id"]),
-            (
-                "config.[my.route].replenish-rate",
-                &["config", "my.route", "replenish-rate"],
-            ),
-            ("config[my.route]", &["config", "my.route"]),
-            ("a..b.", &["a", "b"]),
-            ("é.[x", &["é", "[x"]),
-            ("", &[]),
-        ] {
-            assert_eq!(parts(name).collect::<Vec<_>>(), expected, "{name}");
-        }
-    }
-}

@@ -51,17 +51,6 @@ pub struct CurrentLimit {
     name: Option<Arc<str>>,
 }
 
-/// The values of the header fields `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitHeaders {
-    /// The units of the limit.
-    pub limit: u64,
-    /// The units that are left.
-    pub remaining: u64,
-    /// The seconds until units return, rounded up.
-    pub reset_seconds: u64,
-}
-
 impl Plan<'_> {
     /// Combines the outcomes of all descriptors that were charged into the answer to the request.
     ///
@@ -220,21 +209,10 @@ impl Verdict {
         self.is_shadowed
     }
 
-    /// Returns the values for header fields. `None` when no descriptor has a limit.
+    /// Returns the status that header fields tell. `None` when no descriptor has a limit.
     ///
-    /// They describe the last descriptor that denied the request. When the request passes, they
-    /// describe the descriptor with the fewest units left.
-    #[must_use]
-    pub fn headers(&self) -> Option<LimitHeaders> {
-        let status = self.nearest()?;
-        Some(LimitHeaders {
-            limit: status.limit.as_ref()?.requests,
-            remaining: status.remaining,
-            reset_seconds: seconds(status.reset_after.unwrap_or_default()),
-        })
-    }
-
-    /// Returns the status that [`headers`](Self::headers) describes.
+    /// When the request is denied, the last descriptor that denied it has the status. When the
+    /// request passes, the descriptor with the fewest units left has it.
     #[must_use]
     pub fn nearest(&self) -> Option<&Status> {
         self.statuses.get(self.nearest?)
@@ -246,11 +224,6 @@ impl Verdict {
     pub fn metadata(&self) -> &RuleMetadata {
         &self.metadata
     }
-}
-
-/// Returns whole seconds, rounded up.
-fn seconds(time: Duration) -> u64 {
-    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 impl Status {
@@ -329,20 +302,6 @@ pub(super) fn merge(metadata: &mut RuleMetadata, other: &RuleMetadata) {
 impl Plan<'_> {
     /// Describes the request and the metadata of its verdict, as the `dynamic_metadata` of Envoy's
     /// protocol.
-    ///
-    /// ```
-    /// use tollgate_rules::{Descriptor, Format, GlobalModes, RuleSet};
-    ///
-    /// let rules = RuleSet::parse("domain: shop", Format::Yaml)?;
-    /// let request = [Descriptor::from([("tenant", "acme")])];
-    /// let plan = rules.plan("shop", &request, 2).unwrap();
-    /// let metadata = plan.dynamic_metadata(&plan.verdict(&[], GlobalModes::default()));
-    /// assert_eq!(
-    ///     serde_json::Value::Object(metadata).to_string(),
-    ///     r#"{"descriptors":[{"entries":["tenant=acme"]}],"domain":"shop","hitsAddend":2}"#,
-    /// );
-    /// # Ok::<(), tollgate_rules::RuleErrors>(())
-    /// ```
     #[must_use]
     pub fn dynamic_metadata(&self, verdict: &Verdict) -> RuleMetadata {
         let descriptors = self.planned.iter().map(|planned| {

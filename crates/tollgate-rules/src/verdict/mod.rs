@@ -7,6 +7,6 @@ mod combine;
 mod outcome;
 mod plan;
 
-pub use combine::{Code, CurrentLimit, GlobalModes, LimitHeaders, Status, Verdict};
+pub use combine::{Code, CurrentLimit, GlobalModes, Status, Verdict};
 pub use outcome::DescriptorOutcome;
 pub use plan::{Plan, Planned, RequestError, Treatment};

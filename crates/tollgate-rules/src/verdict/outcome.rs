@@ -20,20 +20,6 @@ impl DescriptorOutcome {
     /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a
     /// check is denied when no unit is left. In the mode `envoy` it is denied only when the counter
     /// is above the limit.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate_rules::{Compat, DescriptorOutcome};
-    ///
-    /// let minute = Duration::from_secs(60);
-    /// let outcome = DescriptorOutcome::from_count(10, minute, 8, 1, Duration::from_secs(130), Compat::Native);
-    /// assert_eq!((outcome.is_over(), outcome.remaining()), (false, 2));
-    /// assert_eq!(outcome.reset_after(), Duration::from_secs(50));
-    ///
-    /// let full = |compat| DescriptorOutcome::from_count(10, minute, 10, 0, Duration::ZERO, compat).is_over();
-    /// assert!(full(Compat::Native));
-    /// assert!(!full(Compat::Envoy));
-    /// ```
     #[must_use]
     pub fn from_count(
         limit: u64,

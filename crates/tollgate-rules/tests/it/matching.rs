@@ -1,5 +1,8 @@
 //! Each rule of matching.
 
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
 use tollgate_rules::{Descriptor, LimitOverride, MatchedBy, Unit};
 
 use super::{envoy_rules, limit, rules};
@@ -218,4 +221,78 @@ descriptors:
         [MatchedBy::Default, MatchedBy::Pattern, MatchedBy::Value]
     );
     assert_eq!(found.rule().line(), Some(8));
+}
+
+#[test]
+fn a_star_stands_for_zero_or_more_characters() {
+    for (pattern, text, expected) in [
+        ("a*", "a", true),
+        ("a*", "abc", true),
+        ("a*", "ba", false),
+        ("*a", "ba", true),
+        ("a*a", "a", false),
+        ("a*a", "aa", true),
+        ("a*b*c", "a-b-c", true),
+        ("a*b*c", "a-c-b", false),
+        ("ab*bc", "abc", false),
+        ("**", "", true),
+    ] {
+        let set = rules(&file(&[("a", pattern, "pattern")]));
+        let descriptor = Descriptor::from([("a", text)]);
+        let found = set.find("d", &descriptor);
+        assert_eq!(found.is_some(), expected, "{pattern} {text}");
+    }
+}
+
+/// Matches by trying every length for each star.
+fn matches_slowly(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        Some((b'*', rest)) => {
+            (0..=text.len()).any(|skipped| matches_slowly(rest, &text[skipped..]))
+        }
+        Some((byte, rest)) => text.first() == Some(byte) && matches_slowly(rest, &text[1..]),
+    }
+}
+
+proptest! {
+    #[test]
+    fn patterns_match_as_by_definition_in_the_order_of_the_file(
+        patterns in prop::collection::vec("[ab]{0,3}\\*[ab*]{0,5}", 1..40),
+        text in "[ab]{0,8}",
+    ) {
+        let mut seen = BTreeSet::new();
+        let patterns: Vec<_> = patterns.iter().filter(|pattern| seen.insert(*pattern)).collect();
+        let names: Vec<_> = (0..patterns.len()).map(|at| format!("p{at}")).collect();
+        let leaves: Vec<_> = patterns
+            .iter()
+            .zip(&names)
+            .map(|(pattern, name)| ("a", pattern.as_str(), name.as_str()))
+            .collect();
+        let set = rules(&file(&leaves));
+        let descriptor = Descriptor::from([("a", text.as_str())]);
+        let found = set.find("d", &descriptor);
+        let expected = patterns
+            .iter()
+            .position(|pattern| matches_slowly(pattern.as_bytes(), text.as_bytes()));
+        prop_assert_eq!(
+            found.and_then(|found| found.rule().name().map(str::to_owned)),
+            expected.map(|at| names[at].clone())
+        );
+    }
+}
+
+#[test]
+fn entries_keep_their_order_beyond_those_in_place() {
+    let mut descriptor = Descriptor::new();
+    for count in 0..10 {
+        assert_eq!(descriptor.entries().len(), count);
+        descriptor.push(count.to_string(), "x");
+    }
+    let keys: Vec<_> = descriptor
+        .entries()
+        .iter()
+        .map(|entry| entry.key().to_owned())
+        .collect();
+    assert_eq!(keys.concat(), "0123456789");
 }

@@ -66,6 +66,52 @@ fn a_metric_is_named_by_the_rule_or_by_the_values_of_the_request() {
 }
 
 #[test]
+fn addresses_and_separators_are_replaced_in_metric_names() {
+    for (domain, key, expected) in [
+        ("shop", "ip_192.0.2.7", "shop.ip_192_0_2_7"),
+        ("shop", "ip_1192.0.2.7890.x", "shop.ip_1192_0_2_7890.x"),
+        ("a", "b.1.2.3", "a.b.1.2.3"),
+        ("a:b|c", "1.2.3.4.5", "a_b_c.1_2_3_4.5"),
+        ("ä", "1.2.3.4", "ä.1_2_3_4"),
+    ] {
+        let limit = "rate_limit: {unit: minute, requests_per_unit: 5}";
+        let set = rules(&format!(
+            "{{domain: \"{domain}\", descriptors: [{{key: \"{key}\", {limit}}}]}}"
+        ));
+        let metrics: Vec<_> = set.rules().map(|rule| rule.metric_name()).collect();
+        assert_eq!(metrics, [expected]);
+    }
+}
+
+#[test]
+fn names_of_policies_are_allowed_and_different() {
+    let given = [64, 65, 66].map(|length| "x".repeat(length));
+    let others = ["a*", "a-", "a ", "b_/c.d"].map(str::to_owned);
+    let given: Vec<_> = given.into_iter().chain(others).collect();
+    let descriptors: Vec<_> = given
+        .iter()
+        .map(|name| {
+            let limit = format!("{{name: \"{name}\", quota: 5/min}}");
+            format!("{{key: k, value: \"{name}\", rate_limit: {limit}}}")
+        })
+        .collect();
+    let set = rules(&format!(
+        "{{domain: d, descriptors: [{}]}}",
+        descriptors.join(", ")
+    ));
+    let names: Vec<_> = set
+        .rules()
+        .map(|rule| rule.policies().unwrap().iter().next().unwrap().name())
+        .collect();
+    for (at, name) in names.iter().enumerate() {
+        assert!(!names[..at].contains(name), "{name}");
+    }
+    assert_eq!(names[0], given[0]);
+    assert_eq!(names[3..5], ["a-.309d53c29cfb", "a-"]);
+    assert_eq!(names[6], "b_/c.d");
+}
+
+#[test]
 fn an_override_is_named_by_the_values_of_the_request() {
     let text = "domain: d\n";
     for set in [rules(text), envoy_rules(text)] {

@@ -145,7 +145,7 @@ async fn the_entry_with_the_address_decides_without_a_layer() {
             (true, vec![Code::OverLimit; 2])
         );
         assert_eq!(
-            (decision.retry_after(), decision.verdict().headers()),
+            (decision.retry_after(), decision.verdict().nearest()),
             (None, None)
         );
     }

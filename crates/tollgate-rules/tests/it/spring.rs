@@ -86,6 +86,14 @@ spring.cloud:
   gateway.filter.requestRateLimiter.denyEmptyKey: false
   gateway.default-filters:",
         "
+spring.cloud.gateway:
+  routes: [{id: a, filters: [{name: RequestRateLimiter}]}]
+  filter.requestRateLimiter.denyEmptyKey: false
+  redis-rate-limiter:
+    config[a].replenish-rate: 10
+    config.[a].burst-capacity: 20
+    config..a.requested-tokens.: 3",
+        "
 spring:
   cloud:
     gateway:

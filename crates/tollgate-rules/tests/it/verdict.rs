@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_rules::{
-    Code, Compat, Descriptor, DescriptorOutcome, GlobalModes, LimitHeaders, LimitOverride, Plan,
-    RequestError, Treatment, Unit, Usage,
+    Code, Compat, Descriptor, DescriptorOutcome, GlobalModes, LimitOverride, Plan, RequestError,
+    Treatment, Unit, Usage,
 };
 
 use super::{envoy::shops, envoy_rules, rules};
@@ -232,29 +232,28 @@ fn headers_tell_of_the_least_remaining_or_of_the_last_that_denied() {
     let rules = ways();
     let keys = request(&["plain", "other", "quota", "unknown"]);
     let plan = rules.plan("d", &keys, 0).unwrap();
-    let headers = |outcomes: &[Option<DescriptorOutcome>]| {
-        plan.verdict(outcomes, GlobalModes::default()).headers()
+    let nearest = |outcomes: &[Option<DescriptorOutcome>]| {
+        let verdict = plan.verdict(outcomes, GlobalModes::default());
+        let status = verdict.nearest()?;
+        let limit = status.limit().unwrap().requests();
+        Some((limit, status.remaining(), status.reset_after().unwrap()))
     };
-    let remaining =
-        |outcomes: &[Option<DescriptorOutcome>]| headers(outcomes).map(|headers| headers.remaining);
     assert_eq!(
-        headers(&[passed(9), passed(5), passed(7), None]),
-        Some(LimitHeaders {
-            limit: 100,
-            remaining: 5,
-            reset_seconds: 60
-        })
+        nearest(&[passed(9), passed(5), passed(7), None]),
+        Some((100, 5, MINUTE))
     );
-    assert_eq!(remaining(&[None, None, None, None]), None);
+    assert_eq!(nearest(&[None, None, None, None]), None);
     let early =
         DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(20), Compat::Envoy);
     let late =
         DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(50), Compat::Envoy);
     // Of two that deny, the last; a quota with nothing left does not take precedence over it.
-    let denied = headers(&[Some(early), Some(late), failed(), None]).unwrap();
-    assert_eq!((denied.remaining, denied.reset_seconds), (0, 10));
-    let quota = headers(&[passed(1), passed(2), Some(late), None]).unwrap();
-    assert_eq!((quota.remaining, quota.reset_seconds), (0, 10));
+    let expected = Some((100, 0, Duration::from_secs(10)));
+    assert_eq!(
+        nearest(&[Some(early), Some(late), failed(), None]),
+        expected
+    );
+    assert_eq!(nearest(&[passed(1), passed(2), Some(late), None]), expected);
 }
 
 #[test]

@@ -37,20 +37,6 @@ use crate::status::GrpcStatus;
 /// `Server::initial_connection_window_size`: the connection survives at least one late message for
 /// each 512 bytes of its window, which is 2048 messages with the default of 1 MiB.
 ///
-/// ```
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tonic::{RateLimitInterceptor, key::PeerIp};
-/// use tollgate_tower::drain::DrainLayer;
-/// use tonic::transport::Server;
-///
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("burst", Quota::per_second(5)));
-/// let interceptor = RateLimitInterceptor::new(limiter, PeerIp)?;
-/// let server = Server::builder().layer(DrainLayer::new());
-/// // server.add_service(GreeterServer::with_interceptor(greeter, interceptor))
-/// # let _ = (server, interceptor);
-/// # Ok::<(), tollgate_tonic::StoreNotInProcess>(())
-/// ```
-///
 /// The interceptor denies a call with the same status as the layer:
 ///
 /// ```

@@ -62,19 +62,6 @@ impl Metadata {
     }
 
     /// Replaces the value by a keyed digest (HMAC), so that the store never holds the value.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tollgate::{Key, KeySecret};
-    /// use tollgate_tonic::key::Metadata;
-    /// use tollgate_tower::KeyExtractor;
-    ///
-    /// let secret = KeySecret::new(b"from your configuration");
-    /// let extractor = Metadata::new("x-api-key").secret(secret.clone());
-    ///
-    /// let (parts, ()) = Request::builder().header("x-api-key", "acme").body(()).unwrap().into_parts();
-    /// assert_eq!(extractor.extract(&parts).unwrap(), Some(Key::secret("acme", &secret)));
-    /// ```
     #[must_use]
     pub fn secret(mut self, secret: KeySecret) -> Self {
         self.secret = Some(secret);
@@ -119,76 +106,5 @@ impl KeyExtractor for Metadata {
             Some(secret) => Key::secret(value, secret),
             None => Key::bytes(&value),
         }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::Request;
-
-    use super::*;
-
-    fn extract(name: &'static str, values: &[&str]) -> Result<Key, String> {
-        let mut request = Request::builder();
-        for value in values {
-            request = request.header(name, *value);
-        }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
-        Metadata::new(name)
-            .extract(&parts)
-            .map(Option::unwrap)
-            .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn an_entry_must_occur_once_and_must_not_be_empty() {
-        assert_eq!(extract("x-api-key", &["acme"]), Ok(Key::new("acme")));
-        assert_eq!(extract("robin", &["//4"]), Ok(Key::new("//4")));
-        assert_eq!(
-            extract("x-api-key", &[]).unwrap_err(),
-            "metadata x-api-key is missing"
-        );
-        assert_eq!(
-            extract("x-api-key", &["a", "a"]).unwrap_err(),
-            "metadata x-api-key occurs more than once"
-        );
-        assert_eq!(
-            extract("x-api-key", &[" "]).unwrap_err(),
-            "metadata x-api-key is empty"
-        );
-    }
-
-    #[test]
-    fn the_key_of_a_binary_entry_is_its_decoded_bytes() {
-        let key = Key::bytes(&[0xff, 0xfe]);
-        assert_eq!(extract("id-bin", &["//4"]), Ok(key.clone()));
-        assert_eq!(extract("id-bin", &["//4="]), Ok(key));
-        assert_eq!(
-            extract("id-bin", &["%"]).unwrap_err(),
-            "metadata id-bin is not valid base64"
-        );
-        assert_eq!(
-            extract("id-bin", &["//4,//4"]).unwrap_err(),
-            "metadata id-bin occurs more than once"
-        );
-        assert_eq!(
-            extract("id-bin", &[""]).unwrap_err(),
-            "metadata id-bin is empty"
-        );
-    }
-
-    #[test]
-    fn with_a_secret_the_key_is_a_digest_of_the_value() {
-        let secret = KeySecret::new(b"secret");
-        let (parts, ()) = Request::builder()
-            .header("id-bin", "//4")
-            .body(())
-            .unwrap()
-            .into_parts();
-        let key = Metadata::new("id-bin")
-            .secret(secret.clone())
-            .extract(&parts)
-            .unwrap();
-        assert_eq!(key, Some(Key::secret([0xff, 0xfe], &secret)));
     }
 }

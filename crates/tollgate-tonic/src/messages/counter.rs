@@ -63,34 +63,3 @@ impl<F> fmt::Debug for MessageCounter<F> {
         f.debug_struct("MessageCounter").finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{super::boundaries::TRAILERS_FLAG, *};
-
-    #[test]
-    fn messages_are_counted_once_in_pieces_of_any_size_and_trailers_are_not() {
-        let mut bytes = Vec::new();
-        for (flags, content) in [
-            (0, "one"),
-            (1, ""),
-            (0, "three"),
-            (TRAILERS_FLAG, "grpc-status:0"),
-        ] {
-            bytes.push(flags);
-            bytes.extend((content.len() as u32).to_be_bytes());
-            bytes.extend(content.as_bytes());
-        }
-        for size in 1..=bytes.len() {
-            let mut count = 0;
-            {
-                let mut counter = MessageCounter::new(|messages| count += messages);
-                for piece in bytes.chunks(size) {
-                    counter.on_data(&piece);
-                }
-                counter.on_end(BodyEnd::Complete);
-            }
-            assert_eq!(count, 3, "pieces of {size} bytes");
-        }
-    }
-}

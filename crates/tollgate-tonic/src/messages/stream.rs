@@ -88,22 +88,6 @@ struct Charge<T> {
 
 impl<S, T> ChargedStream<S, T> {
     /// Sets the cost of a message. The default is one unit.
-    ///
-    /// ```
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// use tollgate_tonic::messages::charge_stream;
-    /// use tokio_stream::StreamExt;
-    /// use tonic::Status;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("bytes", Quota::per_day(8)));
-    /// let messages = tokio_stream::iter(["three", "two"].map(Ok::<_, Status>));
-    /// let messages = charge_stream(messages, limiter.clone(), "acme").cost(|text| Cost::new(text.len() as u64));
-    ///
-    /// assert_eq!(messages.collect::<Vec<_>>().await.len(), 2);
-    /// assert_eq!(limiter.peek("acme").await.unwrap().state("bytes").unwrap().remaining(), 0);
-    /// # }
-    /// ```
     pub fn cost(mut self, cost: impl Fn(&T) -> Cost + Send + Sync + 'static) -> Self {
         self.charge.cost = Some(Box::new(cost));
         self

@@ -126,31 +126,6 @@ impl<H> GrpcStatus<H> {
     /// The option has no effect on a call that a denied [message](crate::messages) ends: such a
     /// call never carries the headers. Nor has it on a denied request that is not a gRPC call,
     /// which carries them by default.
-    ///
-    /// ```
-    /// use std::convert::Infallible;
-    ///
-    /// use http::{Request, Response};
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// use tollgate_tonic::GrpcStatus;
-    /// use tollgate_tower::key::Global;
-    /// use tonic::body::Body;
-    /// use tower::{Layer, ServiceExt, service_fn};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("hourly", Quota::per_hour(1)));
-    /// let layer = tollgate_tonic::builder(limiter, Global).respond_with(GrpcStatus::new().retry_after(true)).build();
-    ///
-    /// let service = layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
-    /// let call = || {
-    ///     let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
-    ///     call.body(Body::default()).unwrap()
-    /// };
-    /// let _ = service.clone().oneshot(call()).await.unwrap();
-    /// let denied = service.oneshot(call()).await.unwrap();
-    /// assert_eq!(denied.headers()["retry-after"], "3600");
-    /// # }
-    /// ```
     #[must_use]
     pub fn retry_after(mut self, retry_after: bool) -> Self {
         self.has_retry_after = retry_after;

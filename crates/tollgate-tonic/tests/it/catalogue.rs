@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
-use tollgate::{Key, Policy, Quota};
+use tollgate::{Key, KeySecret, Policy, Quota};
 use tollgate_tonic::key::{Metadata, RpcMethod, RpcService};
 use tollgate_tower::{
     KeyExtractor,
@@ -437,4 +437,16 @@ async fn a_key_from_a_closure_may_be_any_bytes() {
             "{value:?}"
         );
     }
+}
+
+#[test]
+fn with_a_secret_the_key_is_a_digest_of_the_decoded_value() {
+    let secret = KeySecret::new(b"secret");
+    let request = Request::builder().header("id-bin", "//4").body(());
+    let (parts, ()) = request.unwrap().into_parts();
+    let key = Metadata::new("id-bin").secret(secret.clone());
+    assert_eq!(
+        key.extract(&parts).unwrap(),
+        Some(Key::secret([0xff, 0xfe], &secret))
+    );
 }

@@ -12,6 +12,7 @@ mod interceptors;
 mod late_messages;
 mod looked_up;
 mod message_charges;
+mod names;
 mod observability;
 mod placement;
 mod reservations;

@@ -206,9 +206,21 @@ async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
     for (sent, received) in [
         ("application/grpc", "application/grpc"),
         ("application/grpc+proto", "application/grpc"),
+        ("Application/GRPC;v=1", "application/grpc"),
+        ("application/grpc ; v=1", "application/grpc"),
         ("application/grpc-web", "application/grpc-web+proto"),
+        ("application/grpc-web+proto", "application/grpc-web+proto"),
+        ("application/gRPC-Web", "application/grpc-web+proto"),
         (
             "application/grpc-web-text",
+            "application/grpc-web-text+proto",
+        ),
+        (
+            "application/grpc-web-text+proto",
+            "application/grpc-web-text+proto",
+        ),
+        (
+            "Application/gRPC-Web-Text",
             "application/grpc-web-text+proto",
         ),
     ] {
@@ -230,7 +242,14 @@ async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
         );
     }
 
-    for content_type in [None, Some("application/json"), Some("application/grpcurl")] {
+    for content_type in [
+        None,
+        Some(""),
+        Some("application/json"),
+        Some("application/grpcurl"),
+        Some("application/grpc-webby"),
+        Some("application/gr"),
+    ] {
         let denied = send(&router, content_type).await;
         assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(denied.headers()["content-type"], "application/problem+json");

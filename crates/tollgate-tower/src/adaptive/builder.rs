@@ -48,8 +48,7 @@ impl<R> AdaptiveBuilder<R> {
     /// Sets the class of a request. By default all requests are [critical](Class::CRITICAL).
     ///
     /// A client must not be able to choose its class freely. Choose it by the route, or by
-    /// something that an outer layer has checked. [`AdaptiveLayer`](super::AdaptiveLayer) has an
-    /// example.
+    /// something that an outer layer has checked. The [module](super) has an example.
     pub fn class(mut self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
         self.shared.class = Some(Box::new(class));
         self

@@ -5,13 +5,6 @@
 /// shed when the requests in flight of *all* classes have used up the share of its class.
 ///
 /// If there are fewer shares than classes, the last share is for all further classes.
-///
-/// ```
-/// use tollgate_tower::adaptive::Class;
-///
-/// assert!(Class::CRITICAL < Class::NORMAL);
-/// assert_eq!(Class::new(2), Class::LOW);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
 

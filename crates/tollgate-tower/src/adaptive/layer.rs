@@ -57,23 +57,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// [`builder`](Self::builder) offers the options:
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Class};
-///
-/// let layer = AdaptiveLayer::builder(AdaptiveLimiter::default())
-///     .class(|parts| match parts.uri.path() {
-///         "/login" => Class::CRITICAL,
-///         "/export" => Class::LOW,
-///         _ => Class::NORMAL,
-///     })
-///     .exempt(|parts| parts.uri.path() == "/healthz")
-///     .retry_jitter(Duration::from_secs(2))
-///     .build();
-/// # let _ = layer;
-/// ```
+/// [`builder`](Self::builder) offers the options. The [module](super) has an example.
 pub struct AdaptiveLayer<R = Problem> {
     shared: Arc<Shared<R>>,
 }

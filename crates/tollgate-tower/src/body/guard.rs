@@ -124,18 +124,6 @@ impl<T> BodyGuard for Held<T> {
 }
 
 /// Creates a guard that calls a closure when the body ends.
-///
-/// ```
-/// use http_body_util::BodyExt;
-/// use tollgate_tower::body::{BodyEnd, GuardedBody, guard_fn};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let (sender, receiver) = std::sync::mpsc::channel();
-/// let body = GuardedBody::new("hello".to_owned(), guard_fn(move |end| sender.send(end).unwrap()));
-/// drop(body);
-/// assert_eq!(receiver.recv().unwrap(), BodyEnd::Dropped);
-/// # }
-/// ```
 pub const fn guard_fn<F: FnOnce(BodyEnd)>(on_end: F) -> GuardFn<F> {
     GuardFn(Some(on_end))
 }

@@ -16,7 +16,7 @@ pin_project! {
     ///
     /// The guard ends once, and as early as possible: with the last frame, if the body says that no
     /// further one follows. If the body is dropped before its end, the guard ends after the inner
-    /// body was dropped. The wrapper allocates nothing. Its size hint is that of the inner body.
+    /// body was dropped. The wrapper allocates nothing. It has the size hint of the inner body.
     ///
     /// The [module](crate::body) has an example. To wrap the body of a response, use
     /// [`guard_response`].

@@ -61,7 +61,7 @@ pub(super) fn add_lists(policies: HeaderValue, states: HeaderValue, headers: &mu
     headers.insert(RATELIMIT, states);
 }
 
-/// Returns the lists of the response with those of the layer. Returns `None` when the response has
+/// Returns the lists of the response with the layer's own. Returns `None` when the response has
 /// none of the format.
 fn combined_lists(
     policies: &HeaderValue,
@@ -156,7 +156,7 @@ pub(super) fn add_lines(own: HeaderLines, until_more: u64, headers: &mut HeaderM
     }
 }
 
-/// Returns the quotas of the response with those of the layer. `None` when the response has none of
+/// Returns the quotas of the response with the layer's own. `None` when the response has none of
 /// these formats.
 fn joined_quotas(own: &HeaderValue, headers: &HeaderMap) -> Option<HeaderValue> {
     let inner = lines_of(headers, &RATELIMIT_POLICY);

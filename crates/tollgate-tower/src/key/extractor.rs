@@ -122,30 +122,6 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// extractors.
     ///
     /// Each request then takes one virtual call more.
-    ///
-    /// ```
-    /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
-    /// use tollgate_tower::{KeyExtractor, RateLimitLayer, key::{Global, Header}, key_fn};
-    ///
-    /// struct App {
-    ///     /// The type of its extractor is not named.
-    ///     limit: RateLimitLayer,
-    /// }
-    ///
-    /// impl App {
-    ///     fn new(limiter: Limiter, by_host: bool) -> Self {
-    ///         let key = match by_host {
-    ///             true => key_fn(|parts| Key::new(parts.uri.host().unwrap_or_default())).boxed(),
-    ///             false => Header::new("x-api-key").or(Global).boxed(),
-    ///         };
-    ///         Self { limit: RateLimitLayer::new(limiter, key) }
-    ///     }
-    /// }
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
-    /// let layers: Vec<RateLimitLayer> = [true, false].map(|by_host| App::new(limiter.clone(), by_host).limit).into();
-    /// assert_eq!(layers.len(), 2);
-    /// ```
     fn boxed(self) -> BoxedKey
     where
         Self: Sized,
@@ -177,18 +153,6 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
 /// Tries a second extractor when the key of the first is [missing](KeyErrorKind::Missing).
 /// [`KeyExtractor::or`] creates it.
-///
-/// ```
-/// use http::Request;
-/// use tollgate::Key;
-/// use tollgate_tower::{KeyExtractor, key::{Global, Header}};
-///
-/// // Requests with an API key are limited by it. All others share one quota.
-/// let key = Header::new("x-api-key").or(Global);
-///
-/// let (parts, ()) = Request::new(()).into_parts();
-/// assert_eq!(key.extract(&parts).unwrap(), Global.extract(&parts).unwrap());
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Or<A, B> {
     first: A,
@@ -270,14 +234,6 @@ tuple!(A, B, C, D);
 ///
 /// The client receives the message of a [missing](Self::missing) key or [route](Self::no_route).
 /// The message must not contain the value that the client sent.
-///
-/// ```
-/// use tollgate_tower::key::{KeyError, KeyErrorKind};
-///
-/// let error = KeyError::missing("header x-api-key is missing");
-/// assert_eq!(error.kind(), KeyErrorKind::Missing);
-/// assert_eq!(error.to_string(), "header x-api-key is missing");
-/// ```
 #[derive(Clone, Debug)]
 pub struct KeyError {
     kind: KeyErrorKind,

@@ -67,17 +67,6 @@ impl PeerIp {
     /// Use 56 or 48 bits where providers assign such networks to homes or businesses, or 128 for
     /// single addresses. With several networks the key is [nested](Prefixes), so that policies can
     /// limit each of them.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use std::net::SocketAddr;
-    /// use tollgate_tower::{KeyExtractor, key::{PeerIp, Prefixes}};
-    ///
-    /// let peer: SocketAddr = "[2001:db8:1:2::3]:50000".parse().unwrap();
-    /// let (parts, ()) = Request::builder().extension(peer).body(()).unwrap().into_parts();
-    /// let key = PeerIp.prefixes(Prefixes::ipv6([48, 64])).extract(&parts).unwrap().unwrap();
-    /// assert_eq!(key.encoded(), "*2001:db8:1::/48>*2001:db8:1:2::/64");
-    /// ```
     #[must_use]
     pub const fn prefixes(self, prefixes: Prefixes) -> PeerNetwork {
         PeerNetwork { prefixes }

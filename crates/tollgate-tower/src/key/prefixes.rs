@@ -120,16 +120,6 @@ impl Prefixes {
 
     /// Sets the lengths of the IPv4 networks, where they are known only at run time.
     ///
-    /// ```
-    /// use tollgate_tower::key::Prefixes;
-    ///
-    /// let error = Prefixes::ipv6([48, 64]).try_ipv4(&[24]).unwrap_err();
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "IPv4 prefixes must be as many as those of IPv6, from 1 to 32 and not descending, got [24] beside [48, 64]",
-    /// );
-    /// ```
-    ///
     /// # Errors
     ///
     /// Fails with [`ErrorKind::Config`] when there are not as many lengths as for IPv6, when a
@@ -195,71 +185,5 @@ impl Prefixes {
             at += 1;
         }
         Some(self)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_that_are_no_nested_networks_are_refused_with_their_values() {
-        for bits in [
-            &[][..],
-            &[0],
-            &[129],
-            &[64, 48],
-            &[64, 64],
-            &[32, 48, 56, 64, 128],
-        ] {
-            let error = Prefixes::try_ipv6(bits).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Config);
-            assert!(
-                error.to_string().ends_with(&format!("got {bits:?}")),
-                "{error}"
-            );
-        }
-        let two = Prefixes::ipv6([48, 64]);
-        for bits in [
-            &[][..],
-            &[24],
-            &[0, 32],
-            &[24, 33],
-            &[32, 24],
-            &[16, 24, 32],
-        ] {
-            let error = two.try_ipv4(bits).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Config);
-            assert!(
-                error
-                    .to_string()
-                    .ends_with(&format!("got {bits:?} beside [48, 64]")),
-                "{error}"
-            );
-        }
-        assert_eq!(two.try_ipv4(&[32, 32]).unwrap(), two);
-        assert_eq!(
-            Prefixes::try_ipv6(&[1, 32, 48, 128]).unwrap(),
-            Prefixes::ipv6([1, 32, 48, 128])
-        );
-    }
-
-    #[test]
-    fn each_network_contains_the_next() {
-        let nested = Prefixes::ipv6([32, 48, 56, 64]);
-        let address: IpAddr = "2001:db8:aaaa:bbcc:1::".parse().unwrap();
-        let key = nested.key(address);
-        assert_eq!(
-            key.encoded(),
-            "*2001:db8::/32>*2001:db8:aaaa::/48>*2001:db8:aaaa:bb00::/56>*2001:db8:aaaa:bbcc::/64"
-        );
-        assert_eq!(
-            key.parent(),
-            Some(Prefixes::ipv6([32, 48, 56]).key(address))
-        );
-        let mapped: IpAddr = "::ffff:192.0.2.7".parse().unwrap();
-        assert_eq!(nested.key(mapped), nested.key("192.0.2.7".parse().unwrap()));
-        assert_eq!(nested.key(mapped).levels(), 4);
-        assert_eq!(Prefixes::ipv6([64]).key(address), Key::network(address, 64));
     }
 }

@@ -19,23 +19,6 @@ use crate::{
 ///
 /// Calls with the same key share a limit. Use [`Global`](crate::key::Global) for one limit of all
 /// calls, or [`FromExtension`](crate::key::FromExtension) for one limit of each account.
-///
-/// ```
-/// use http::{Request, Response};
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{key::Global, outgoing::OutgoingLayer};
-/// use tower::{Layer, ServiceExt, service_fn};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// # let client = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::leaky_bucket("geocoder", Quota::per_second(10)));
-/// let client = OutgoingLayer::new(limiter.clone(), Global).layer(client);
-///
-/// assert_eq!(client.oneshot(Request::new(())).await.unwrap().status(), 200);
-/// // The call has taken a place in the bucket.
-/// assert_eq!(limiter.peek("all").await.unwrap().state("geocoder").unwrap().remaining(), 9);
-/// # }
-/// ```
 #[doc(alias = "throttle")]
 #[doc(alias = "backoff")]
 #[doc(alias = "client")]

@@ -30,7 +30,7 @@ use crate::{
 /// Keeps the calls of a client below the limit of another service.
 /// [`OutgoingLayer`](super::OutgoingLayer) creates it.
 ///
-/// Its response and error types are those of the client. Clones share the pauses and the budget of
+/// It has the response and error types of the client. Clones share the pauses and the budget of
 /// the retries. A call that is dropped while it waits leaves the queue.
 pub struct Outgoing<S, K, C = NoRetries, R = Problem> {
     service: Retry<Repeat<C>, Gated<S, Turns<K, R>>>,

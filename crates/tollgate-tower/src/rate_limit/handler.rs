@@ -212,23 +212,6 @@ impl<B: 'static> HandlerLimiter<B> {
     /// Turns the result of a check into an admission or a rejection, for a handler that checks the
     /// [`limiter`](Self::limiter) itself.
     ///
-    /// ```
-    /// # use http::Request;
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{HandlerLimiter, RateLimitLayer, key::Global};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let requests = Limiter::new(MemoryStore::new(), Policy::fixed_window("all", Quota::per_day(1000)));
-    /// let policies = [Policy::fixed_window("files", Quota::per_day(10)), Policy::fixed_window("rows", Quota::per_day(100))];
-    /// let exports = Limiter::new(MemoryStore::new(), policies);
-    /// let exports: HandlerLimiter<String> = RateLimitLayer::new(requests, Global).handler_limiter(exports);
-    ///
-    /// # let (mut request, ()) = Request::new(()).into_parts();
-    /// let result = exports.limiter().check("acme").cost([("files", 1), ("rows", 101)]).await;
-    /// let rejected = exports.answer(&mut request, "acme", &result).unwrap_err();
-    /// assert_eq!(rejected.status(), 413);
-    /// # }
-    /// ```
-    ///
     /// # Errors
     ///
     /// The same as [`check`](Self::check).

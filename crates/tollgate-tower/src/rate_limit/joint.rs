@@ -92,7 +92,7 @@ enum Refused {
     NeverFits(Error),
 }
 
-/// Holds the decision of one limiter for one key.
+/// Pairs the decision of one limiter with its key.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) charged: Charged,

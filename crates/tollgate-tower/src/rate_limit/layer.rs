@@ -52,25 +52,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// [`builder`](Self::builder) offers the options:
-///
-/// ```
-/// # use http::{Request, Response};
-/// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// # use tower::{Layer, ServiceExt, service_fn};
-/// use tollgate_tower::{RateLimitLayer, key::Header, rejection::Empty};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::from("hello"))) });
-/// let layer: RateLimitLayer<Header, Empty> =
-///     RateLimitLayer::builder(limiter, Header::new("x-api-key")).respond_with(Empty).build();
-///
-/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-/// assert_eq!(response.status(), 400);
-/// assert_eq!(response.into_body(), "");
-/// # }
-/// ```
+/// [`builder`](Self::builder) offers the options.
 ///
 /// # The body of a rejected request
 ///
@@ -176,7 +158,7 @@ impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
 
 /// Limits the requests of an inner service. [`RateLimitLayer`] creates it.
 ///
-/// Its response and error types are those of the inner service.
+/// It has the response and error types of the inner service.
 pub type RateLimit<S, K = BoxedKey, R = Problem> = Gated<S, RateLimitLayer<K, R>>;
 
 impl<S, K, R, ReqBody, ResBody> Gate<S, ReqBody> for RateLimitLayer<K, R>

@@ -100,7 +100,7 @@ impl RequestLimiter {
 
     /// Creates a request limiter from a limiter and a key, for a service without a layer.
     ///
-    /// Its checks are logged and counted as those of a layer with the default options.
+    /// Its checks are logged and counted as by a layer with the default options.
     ///
     /// ```
     /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
@@ -144,22 +144,6 @@ impl RequestLimiter {
 
     /// Sets how long a check waits for quota at most, in place of the
     /// [wait](crate::RateLimitBuilder::wait) of the layer.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// use std::time::Duration;
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// use tollgate_tower::RequestLimiter;
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100).with_burst(1)));
-    /// let rows = RequestLimiter::new(limiter, "acme").wait(Duration::from_secs(20));
-    /// // The second row waits for 10 ms.
-    /// for _ in 0..2 {
-    ///     let result = rows.check(Cost::ONE).await;
-    ///     assert!(rows.admits(&result));
-    /// }
-    /// # }
-    /// ```
     #[must_use]
     pub fn wait(mut self, max: Duration) -> Self {
         self.wait = Some(max);

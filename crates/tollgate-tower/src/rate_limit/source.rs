@@ -109,22 +109,6 @@ impl LimiterTable {
 /// The headers, the problem document and the metrics show the policies that decided the request.
 /// All options of the layer work with every row except the last one, for which [some options have
 /// no effect](LimiterSource::from_decider).
-///
-/// ```
-/// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{LimiterSource, RateLimitLayer, TieredLimiters, key::Global};
-///
-/// /// Creates the same layer for every kind of limits.
-/// fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Global> {
-///     RateLimitLayer::new(limiters, Global)
-/// }
-///
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let one = layer(limiter.clone());
-/// let live = layer(LimiterHandle::new(limiter.clone()));
-/// let tiered = layer(TieredLimiters::<u8>::new(limiter));
-/// # let _ = (one, live, tiered);
-/// ```
 pub struct LimiterSource {
     pub(super) limiters: LimiterTable,
     pub(super) selector: Selector,
@@ -191,33 +175,6 @@ impl LimiterSource {
     ///
     /// If an outer layer inserts a `T` into the extensions of the request, pass the
     /// `TenantLimiters<T>` itself: no `find` is needed.
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, tenants::TenantLimiters};
-    /// use tollgate_tower::{LimiterSource, RateLimitLayer, key::Global};
-    /// use tower::{Layer, ServiceExt, service_fn};
-    ///
-    /// const API: Policy = Policy::token_bucket("api", Quota::per_minute(10));
-    ///
-    /// /// The authentication inserts it.
-    /// #[derive(Clone)]
-    /// struct Account { tenant: u64 }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let tenants = TenantLimiters::new(Limiter::new(MemoryStore::new(), API), async |tenant: u64| {
-    ///     // Query the database here.
-    ///     API.with_quota(Quota::per_minute(100 * tenant))
-    /// });
-    /// let limits = LimiterSource::by_tenant(tenants, |parts| Some(parts.extensions.get::<Account>()?.tenant));
-    /// let service = RateLimitLayer::new(limits, Global)
-    ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
-    ///
-    /// let request = Request::builder().extension(Account { tenant: 5 }).body(()).unwrap();
-    /// let response = service.oneshot(request).await.unwrap();
-    /// assert_eq!(response.headers()["ratelimit-policy"], r#""api";q=500;w=60"#);
-    /// # }
-    /// ```
     pub fn by_tenant<T, F>(tenants: TenantLimiters<T>, find: F) -> Self
     where
         T: Clone + Eq + Hash + Send + Sync + 'static,

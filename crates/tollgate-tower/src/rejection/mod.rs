@@ -15,32 +15,6 @@
 //! A [responder](Respond) builds the response. The default is [`Problem`]. [`Empty`] has no body,
 //! and [`respond_fn`] wraps a closure. The middleware then adds the headers that the responder has
 //! not set: `Retry-After`, the rate limit headers, and `Cache-Control: no-store` on a 429.
-//!
-//! ```
-//! use http::{Request, Response};
-//! use tollgate::{Limiter, MemoryStore, Policy, Quota};
-//! use tollgate_tower::{RateLimitLayer, key::Global, respond_fn};
-//! use tower::{Layer, ServiceExt, service_fn};
-//!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
-//! let layer = RateLimitLayer::builder(limiter, Global)
-//!     .respond_with(respond_fn(|rejection| {
-//!         let mut response = Response::new(format!("rejected: {}", rejection.reason().as_str()));
-//!         *response.status_mut() = rejection.status();
-//!         response
-//!     }))
-//!     .build();
-//! let service = layer
-//!     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
-//!
-//! let _ = service.clone().oneshot(Request::new(())).await;
-//! let denied = service.oneshot(Request::new(())).await.unwrap();
-//! assert_eq!(denied.status(), 429);
-//! assert!(denied.headers().contains_key("retry-after"));
-//! assert_eq!(denied.into_body(), "rejected: denied");
-//! # }
-//! ```
 
 mod problem;
 mod reason;

@@ -72,24 +72,6 @@ impl Problem {
     ///
     /// The type of a denial is `base` followed by `#quota-exceeded`. The type of an overload is
     /// `base` followed by `#temporary-reduced-capacity`.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// use tollgate_tower::{RateLimitLayer, key::Global, rejection::Problem};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("hourly", Quota::per_hour(1)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// # let _ = limiter.check("all").await;
-    /// let responder = Problem::types_at("https://example.com/problems");
-    /// let layer = RateLimitLayer::builder(limiter, Global).respond_with(responder).build();
-    ///
-    /// let denied = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert!(denied.body().contains(r#""type":"https://example.com/problems#quota-exceeded""#));
-    /// # }
-    /// ```
     #[must_use]
     pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
         let base = base.into();
@@ -282,8 +264,7 @@ fn escape(json: &mut String, text: &str) {
 }
 
 /// Selects a body that the client can read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyFormat {
+enum BodyFormat {
     Json,
     Text,
     Empty,
@@ -292,7 +273,7 @@ pub(super) enum BodyFormat {
 impl BodyFormat {
     /// Returns the format by the method and by `Accept` (RFC 9110, section 12.5.1). JSON wins a tie
     /// with text. A HEAD request has the format of a GET request.
-    pub(super) fn of(request: &Parts) -> Self {
+    fn of(request: &Parts) -> Self {
         if request.method == Method::CONNECT {
             return Self::Empty;
         }
@@ -338,71 +319,6 @@ fn quality(headers: &HeaderMap, types: &[&str], range: &str) -> u16 {
         }
     }
     best.1
-}
-
-#[cfg(test)]
-mod body_format_tests {
-    use http::Request;
-
-    use super::*;
-
-    #[test]
-    fn the_body_has_the_format_that_the_client_prefers() {
-        for (accept, expected) in [
-            (None, BodyFormat::Json),
-            (Some("*/*"), BodyFormat::Json),
-            (Some("application/json"), BodyFormat::Json),
-            (Some("application/problem+json"), BodyFormat::Json),
-            (Some("Application/Json; charset=utf-8"), BodyFormat::Json),
-            (Some("text/html, application/json"), BodyFormat::Json),
-            (
-                Some("text/html;q=0.5, application/json;q=0.4"),
-                BodyFormat::Text,
-            ),
-            // A browser.
-            (
-                Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
-                BodyFormat::Text,
-            ),
-            (Some("text/*"), BodyFormat::Text),
-            (Some("text/plain;q=0"), BodyFormat::Empty),
-            (Some("application/json;q=0, */*"), BodyFormat::Text),
-            (Some("application/json;q=nonsense"), BodyFormat::Empty),
-            (Some("image/avif,image/webp"), BodyFormat::Empty),
-            (Some("*/*;q=0"), BodyFormat::Empty),
-            (Some(""), BodyFormat::Empty),
-            (Some(";;,=;q"), BodyFormat::Empty),
-        ] {
-            let mut request = Request::builder();
-            if let Some(accept) = accept {
-                request = request.header("accept", accept);
-            }
-            let (parts, ()) = request.body(()).unwrap().into_parts();
-            assert_eq!(BodyFormat::of(&parts), expected, "{accept:?}");
-        }
-    }
-
-    #[test]
-    fn several_accept_lines_are_one_list() {
-        let request = Request::builder()
-            .header("accept", "image/png")
-            .header("accept", "text/plain")
-            .body(())
-            .unwrap();
-        assert_eq!(BodyFormat::of(&request.into_parts().0), BodyFormat::Text);
-    }
-
-    #[test]
-    fn connect_has_an_empty_body_and_head_the_body_of_get() {
-        for (method, expected) in [
-            ("CONNECT", BodyFormat::Empty),
-            ("HEAD", BodyFormat::Json),
-            ("GET", BodyFormat::Json),
-        ] {
-            let request = Request::builder().method(method).body(()).unwrap();
-            assert_eq!(BodyFormat::of(&request.into_parts().0), expected);
-        }
-    }
 }
 
 #[cfg(test)]

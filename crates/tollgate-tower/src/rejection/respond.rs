@@ -66,23 +66,6 @@ impl<B, R: Respond<B> + ?Sized> Respond<B> for Arc<R> {
 }
 
 /// Responds with the status and an empty body.
-///
-/// ```
-/// use http::{Request, Response};
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-/// use tollgate_tower::{RateLimitLayer, key::Header, rejection::Empty};
-/// use tower::{Layer, ServiceExt, service_fn};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(100)));
-/// let layer = RateLimitLayer::builder(limiter, Header::new("x-api-key")).respond_with(Empty).build();
-///
-/// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-/// assert_eq!(response.status(), 400);
-/// assert_eq!(response.into_body(), "");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Empty;
 
@@ -121,17 +104,7 @@ impl<B: Default> Respond<B> for Empty {
 /// # }
 /// ```
 ///
-/// In axum, build the response with `IntoResponse`:
-///
-/// ```
-/// use axum::response::IntoResponse;
-/// use tollgate_tower::{Rejection, respond_fn};
-///
-/// let responder = respond_fn(|rejection: &Rejection<'_>| {
-///     (rejection.status(), rejection.reason().as_str()).into_response()
-/// });
-/// # let _ = responder;
-/// ```
+/// In axum, the closure may return `(rejection.status(), text).into_response()`.
 pub const fn respond_fn<F, B>(function: F) -> RespondFn<F>
 where
     F: Fn(&Rejection<'_>) -> Response<B> + Send + Sync + 'static,

@@ -115,26 +115,6 @@ impl RetryAfterLayer {
     ///
     /// Source: [Rate limits for the REST
     /// API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
-    ///
-    /// ```
-    /// use http::{Request, Response, StatusCode};
-    /// use std::time::Duration;
-    /// use tollgate_tower::RetryAfterLayer;
-    /// use tower::{Layer, Service, ServiceExt, service_fn};
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-    /// let github = service_fn(|_: Request<()>| async {
-    ///     let response = Response::builder().status(StatusCode::FORBIDDEN).header("retry-after", "60");
-    ///     Ok::<_, std::convert::Infallible>(response.body(()).unwrap())
-    /// });
-    /// let mut github = RetryAfterLayer::new().delay_on_forbidden(true).layer(github);
-    ///
-    /// let start = tokio::time::Instant::now();
-    /// github.ready().await.unwrap().call(Request::new(())).await.unwrap();
-    /// github.ready().await.unwrap().call(Request::new(())).await.unwrap();
-    /// assert!(start.elapsed() >= Duration::from_secs(60));
-    /// # }
-    /// ```
     pub const fn delay_on_forbidden(mut self, delay: bool) -> Self {
         self.settings.delays_on_forbidden = delay;
         self

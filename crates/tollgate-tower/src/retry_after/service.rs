@@ -18,7 +18,7 @@ use crate::gate::{Gate, Gated, Verdict, take_ready};
 
 /// Delays the requests of an inner service. [`RetryAfterLayer`](super::RetryAfterLayer) creates it.
 ///
-/// Its response and error types are those of the inner service. Clones share the delay. A request
+/// It has the response and error types of the inner service. Clones share the delay. A request
 /// that is dropped during its delay is never sent.
 pub type RetryAfter<S> = Gated<S, Delay>;
 

@@ -1,6 +1,8 @@
 //! The exact headers of each format.
 
-use http::{HeaderMap, Response};
+use std::panic::catch_unwind;
+
+use http::{HeaderMap, HeaderName, Response};
 use sfv::{BareItem, ListEntry, Parser};
 use tollgate::{Cost, Limiter, Policy, Quota};
 use tollgate_tower::{HeaderFormat, RateLimitLayer, ResetFormat, key::Global};
@@ -150,6 +152,51 @@ async fn every_format_names_the_headers_that_it_writes() {
         written.sort();
         named.sort();
         assert_eq!(named, written, "{format:?}");
+    }
+}
+
+fn of_formats(formats: impl IntoIterator<Item = HeaderFormat>) -> RateLimitLayer<Global> {
+    RateLimitLayer::builder(Limiter::new(still(), BURST), Global)
+        .header_formats(formats)
+        .build()
+}
+
+#[tokio::test]
+async fn every_list_of_formats_without_a_common_header_is_written() {
+    for chosen in 0..1_u32 << HEADER_FORMATS.len() {
+        let formats = || {
+            let is_chosen = |(at, _): &(usize, HeaderFormat)| chosen >> at & 1 == 1;
+            let all = HEADER_FORMATS.into_iter().enumerate();
+            all.filter(is_chosen).map(|(_, format)| format)
+        };
+        let Ok(layer) = catch_unwind(|| of_formats(formats())) else {
+            continue;
+        };
+        let response = send(&layer, request()).await;
+        for format in formats() {
+            let is_own = |name: &HeaderName| !name.as_str().starts_with("retry-after");
+            if let Some(name) = format.names().find(is_own) {
+                assert!(response.headers().contains_key(&name), "{format:?}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn formats_with_a_common_header_are_refused() {
+    use HeaderFormat::{Envoy03, Ietf06, Ietf07, Ietf08, OpenAi, Spring};
+    for (formats, name) in [
+        ([Ietf08, Ietf07], "ratelimit"),
+        ([Ietf08, Ietf06], "ratelimit-policy"),
+        ([Envoy03, Spring], "x-ratelimit-remaining"),
+        ([OpenAi, OpenAi], "x-ratelimit-limit-requests"),
+    ] {
+        let panic = catch_unwind(|| of_formats(formats)).unwrap_err();
+        let message = panic.downcast_ref::<String>().unwrap();
+        assert!(
+            message.ends_with(&format!("both write {name}")),
+            "{message}"
+        );
     }
 }
 

@@ -19,6 +19,7 @@ mod header_options;
 mod joint;
 mod labels;
 mod looked_up;
+mod meter;
 mod networks;
 mod observability;
 mod options;

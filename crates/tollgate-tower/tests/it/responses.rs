@@ -262,6 +262,52 @@ async fn a_browser_receives_a_line_of_text() {
 }
 
 #[tokio::test]
+async fn the_body_has_the_format_that_the_client_prefers() {
+    const JSON: Option<&str> = Some("application/problem+json");
+    const TEXT: Option<&str> = Some("text/plain; charset=utf-8");
+    let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
+    let found = async |method: Method, accept: &[&str]| {
+        let mut request = Request::builder().method(method);
+        for line in accept {
+            request = request.header("accept", *line);
+        }
+        let response = send(&layer, request.body(()).unwrap()).await;
+        header(&response, "content-type").map(str::to_owned)
+    };
+    for (accept, expected) in [
+        (&[][..], JSON),
+        (&["*/*"], JSON),
+        (&["application/json"], JSON),
+        (&["application/problem+json"], JSON),
+        (&["Application/Json; charset=utf-8"], JSON),
+        (&["text/html, application/json"], JSON),
+        (&["text/html;q=0.5, application/json;q=0.4"], TEXT),
+        // A browser.
+        (
+            &["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"],
+            TEXT,
+        ),
+        (&["text/*"], TEXT),
+        (&["text/plain;q=0"], None),
+        (&["application/json;q=0, */*"], TEXT),
+        (&["application/json;q=nonsense"], None),
+        (&["image/avif,image/webp"], None),
+        (&["*/*;q=0"], None),
+        (&[""], None),
+        (&[";;,=;q"], None),
+        // Several lines are one list.
+        (&["image/png", "text/plain"], TEXT),
+    ] {
+        assert_eq!(
+            found(Method::GET, accept).await.as_deref(),
+            expected,
+            "{accept:?}"
+        );
+    }
+    assert_eq!(found(Method::CONNECT, &[]).await, None);
+}
+
+#[tokio::test]
 async fn a_problem_document_may_have_types_of_the_user() {
     let layer = RateLimitLayer::builder(Limiter::new(still(), [TWO, HOURLY]), Global)
         .respond_with(Problem::types_at("https://example.com/problems"))

@@ -31,13 +31,6 @@ impl Error {
     /// Creates an error, for a [`Store`](crate::Store) outside this crate.
     ///
     /// The message is lower case, without a full stop. It must not contain a key or a secret.
-    ///
-    /// ```
-    /// use tollgate::{Error, ErrorKind};
-    ///
-    /// let error = Error::new(ErrorKind::Overloaded, "the queue of the store is full");
-    /// assert!(error.kind().is_unavailable());
-    /// ```
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Arc::new(ErrorInner {
             kind,

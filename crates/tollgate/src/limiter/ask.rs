@@ -63,18 +63,6 @@ impl Limiter {
     /// Use it where nanoseconds count: in a middleware, or in a loop over keys. `check(&key)` works
     /// too, and copies the 88 bytes of the key.
     ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Cost, Key, Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100)));
-    /// let key = Key::new("acme");
-    /// for rows in [30, 70] {
-    ///     assert!(limiter.check_key(&key).cost(Cost::new(rows)).await?.is_allowed());
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`check`](Self::check).
@@ -89,16 +77,6 @@ impl Limiter {
     /// builder.
     ///
     /// Set a [cost](PeekBuilder::cost) to see when that many units would fit.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
-    /// let _ = limiter.check("acme").await?;
-    /// assert_eq!(limiter.peek("acme").await?.state("api").unwrap().remaining(), 9);
-    /// # Ok(()) }
-    /// ```
     ///
     /// # Errors
     ///
@@ -153,23 +131,6 @@ impl Limiter {
 }
 
 /// Builds a check. [`Limiter::check`] returns it. Await it to spend.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
-/// use std::time::Duration;
-/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
-///
-/// let store = MemoryStore::builder().clock(Clock::tokio()).build();
-/// let limiter = Limiter::new(store, Policy::token_bucket("rows", Quota::per_second(1_000)));
-/// assert!(limiter.check("import").cost(Cost::new(1_000)).await?.is_allowed());
-/// assert!(limiter.check("import").cost(Cost::new(1_000)).await?.is_denied());
-/// assert!(limiter.check("import").cost(Cost::new(1_000)).wait(Duration::from_secs(2)).await?.is_allowed());
-///
-/// // The future borrows nothing, so another task can await it.
-/// let check = tokio::spawn(limiter.check("export").into_future());
-/// assert!(check.await.expect("the task ends")?.is_allowed());
-/// # Ok(()) }
-/// ```
 #[must_use = "nothing is spent until the builder is awaited"]
 pub struct CheckBuilder<'a> {
     limiter: &'a Limiter,
@@ -300,21 +261,15 @@ impl<'a> CheckBuilder<'a> {
     /// plain checks may take the units first. Callers of a limiter [with other
     /// policies](Limiter::with_policies) have an order of their own.
     ///
-    /// Processes that share a store take turns at a full queue. While callers of a process are
-    /// denied, its further callers ask up to 10 ms later, and at most a quarter of `max_wait`
-    /// later, so that other processes come first.
+    /// Processes that share a store take turns at a full queue.
     ///
     /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until
     /// its units fit its share.
     ///
-    /// # The burst of a leaky bucket
-    ///
-    /// Choose the burst so that `burst / amount × period` is the longest wait of any caller or
-    /// more, and at least 2. All waiting callers then have a place in the queue. With a smaller
-    /// burst, some wait for room, in the order of their own process only.
-    ///
-    /// The units of a call leave a leaky bucket together, at its turn: with costs up to c, up to c
-    /// − 1 units more than the amount leave in a period.
+    /// The burst of a leaky bucket should cover the longest wait of any caller: [Waiting and
+    /// outgoing calls](crate::guide::waiting_and_outgoing_calls) says how. The units of a call
+    /// leave the bucket together, at its turn: with costs up to c, up to c − 1 units more than the
+    /// amount leave in a period.
     ///
     /// # Tests
     ///
@@ -488,7 +443,7 @@ impl IntoFuture for RefundBuilder<'_> {
             costs,
             decision,
         } = self;
-        // The decision may be that of another limiter of the same store, or of this one before its
+        // The decision may come from another limiter of the same store, or from this one before its
         // policies changed.
         let policies = decision.map_or(limiter.policies(), Decision::policies);
         let charge = match costs.charge(policies) {

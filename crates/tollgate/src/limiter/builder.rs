@@ -68,16 +68,6 @@ impl Limiter {
     ///
     /// Use [`new`](Self::new) with [`open`](crate::open) for a limit that all replicas share.
     ///
-    /// ```
-    /// use tollgate::{Limiter, Policy, Quota};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// let limiter = Limiter::in_memory(Policy::token_bucket("api", Quota::per_minute(1)));
-    /// assert!(limiter.check("acme").await?.is_allowed());
-    /// assert!(limiter.check("acme").await?.is_denied());
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Panics
     ///
     /// When [`PolicySet::try_new`] refuses the policies.
@@ -216,28 +206,6 @@ impl<P> LimiterBuilder<P> {
     }
 
     /// Sets a closure as the [`observer`](Self::observer).
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::sync::{Arc, Mutex};
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::events::Event};
-    ///
-    /// let denied = Arc::new(Mutex::new(Vec::new()));
-    /// let keys = denied.clone();
-    /// let limiter = Limiter::builder(MemoryStore::new())
-    ///     .policies(Policy::token_bucket("api", Quota::per_hour(1)))
-    ///     .observe(move |event| {
-    ///         if let Event::Denied(denied) = event {
-    ///             keys.lock().unwrap().push(denied.key().clone());
-    ///         }
-    ///     })
-    ///     .build();
-    /// for key in ["acme", "acme", "other"] {
-    ///     let _ = limiter.check(key).await?;
-    /// }
-    /// assert_eq!(*denied.lock().unwrap(), ["acme".into()]);
-    /// # Ok(()) }
-    /// ```
     pub fn observe(self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.observer(Closure(observer))
     }
@@ -364,17 +332,6 @@ impl LimiterBuilder<PolicySet> {
     /// shown. A store publishes up to 64 limiters. Checks do not depend on it.
     ///
     /// A [`MemoryStore`](crate::MemoryStore) publishes nothing.
-    ///
-    /// ```
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let limiter = Limiter::builder(MemoryStore::new())
-    ///     .policies(Policy::token_bucket("api", Quota::per_minute(100)))
-    ///     .name("search")
-    ///     .published()
-    ///     .build();
-    /// assert_eq!(limiter.name(), "search");
-    /// ```
     pub fn published(mut self) -> Self {
         self.is_published = true;
         self
@@ -386,35 +343,12 @@ impl LimiterBuilder<PolicySet> {
     /// Give a clone of `enforcement` to the layer that enforces the limit. A limiter alone decides,
     /// and enforces nothing. An operator's share reaches each replica within three seconds. It
     /// stays in force until it is withdrawn, whatever the code [sets](Enforcement::set) meanwhile.
-    ///
-    /// ```
-    /// use tollgate::{Enforcement, Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let enforcement = Enforcement::share(0);
-    /// let limiter = Limiter::builder(MemoryStore::new())
-    ///     .policies(Policy::token_bucket("api", Quota::per_minute(100)))
-    ///     .published_with(enforcement.clone())
-    ///     .build();
-    /// assert_eq!(limiter.name(), "api");
-    /// // `RateLimitLayer::builder(limiter, key).enforcement(enforcement)` enforces it.
-    /// assert_eq!(enforcement.percent(), 0);
-    /// ```
     pub fn published_with(mut self, enforcement: Enforcement) -> Self {
         self.operated = Some(enforcement);
         self.published()
     }
 
     /// Builds the limiter, unless a policy needs what the store does not do.
-    ///
-    /// ```
-    /// use tollgate::{ErrorKind, Lease, Limiter, Policy, Quota, Store};
-    /// # fn run(store: impl Store) {
-    /// // A store on a server that leases nothing.
-    /// let policy = Policy::token_bucket("api", Quota::per_second(1_000)).leased(Lease::new());
-    /// let error = Limiter::builder(store).policies(policy).try_build().unwrap_err();
-    /// assert_eq!(error.kind(), ErrorKind::Unsupported);
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///

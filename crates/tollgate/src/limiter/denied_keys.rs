@@ -58,7 +58,6 @@ struct DeniedKeysInner {
     names: Names,
 }
 
-/// Selects how keys are shown.
 enum Names {
     Digests(KeySecret),
     Plain,
@@ -155,7 +154,6 @@ impl DeniedKeys {
     }
 }
 
-/// Returns a secret of 256 bits.
 fn random_secret() -> KeySecret {
     KeySecret::new(std::array::from_fn::<_, 4, _>(|_| random::bits().to_be_bytes()).concat())
 }
@@ -272,7 +270,6 @@ impl Sketch {
         self.link(other);
     }
 
-    /// Removes the place of a slot from the index.
     fn unlink(&mut self, at: usize) {
         if let Ok(entry) = self
             .index
@@ -282,13 +279,11 @@ impl Sketch {
         }
     }
 
-    /// Adds the place of a slot to the index.
     fn link(&mut self, at: usize) {
         self.index
             .insert_unique(self.slots[at].hash, at, |&other| self.slots[other].hash);
     }
 
-    /// Returns the slots with the greatest counts.
     fn top(&self, limit: usize) -> impl Iterator<Item = &Slot> {
         self.slots.iter().take(limit)
     }

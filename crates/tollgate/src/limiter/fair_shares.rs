@@ -116,7 +116,7 @@ pub(super) fn refuse(policies: &PolicySet) -> Result<(), Error> {
 }
 
 impl Limiter {
-    /// Returns the charge of a check under its priority, or under that of its customer.
+    /// Returns the charge of a check under its priority, or its customer's.
     pub(super) fn rank(&self, key: &Key, costs: &Costs, charge: Charge) -> Result<Charge, Error> {
         let (policies, inner) = (self.policies(), self.inner());
         let (Some(shares), Some(customer)) = (&inner.fair_shares, costs.customer()) else {

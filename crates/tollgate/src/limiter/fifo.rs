@@ -27,12 +27,10 @@ impl Callers {
         }
     }
 
-    /// Returns the number of callers that wait.
     pub(crate) fn callers(&self) -> usize {
         self.callers.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the most callers wait.
     pub(crate) fn is_full(&self) -> bool {
         self.callers() >= self.most
     }
@@ -68,12 +66,10 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    /// Returns the number of callers in the queue.
     pub(crate) fn callers(&self) -> usize {
         self.callers.load(Ordering::Relaxed)
     }
 
-    /// Counts a caller that goes to the end of the queue.
     pub(crate) fn join(&self) {
         self.callers.fetch_add(1, Ordering::Relaxed);
     }
@@ -83,13 +79,13 @@ impl Fifo {
         self.callers.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// Caller for the front until `end`.
+    /// Waits for the front until `end`.
     pub(crate) async fn front(&self, end: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         until(end, self.front.lock()).await
     }
 }
 
-/// Caller until `end`, or as long as the future takes when the end is later than an [`Instant`] can
+/// Waits until `end`, or as long as the future takes when the end is later than an [`Instant`] can
 /// be.
 pub(crate) async fn until<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match end {

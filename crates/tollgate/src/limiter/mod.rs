@@ -37,9 +37,7 @@ use crate::{
         builder::PATIENCE, fair_shares::FairShares, outage::Fallback, wait::queue::WaitQueues,
     },
     model::{charge::ChargeRef, entry::TAG_BYTES},
-    store::{
-        Check, CheckFuture, Deadline, Publication, Settles, SharedCopy, StoreFuture, answer_by,
-    },
+    store::{Check, CheckFuture, Deadline, Publication, Settles, StoreFuture, answer_by},
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
 pub use builder::LimiterBuilder;
@@ -352,11 +350,6 @@ impl LimiterInner {
     #[inline(never)]
     fn check_remote(self: &Arc<Self>, check: Check<'_>, timeout: Duration) -> CheckFuture {
         let check = check.with_deadline(Deadline::after(timeout));
-        let shared = SharedCopy::new(check);
-        let check = Check {
-            shared: Some(&shared),
-            ..check
-        };
         let answer = self.store.check(check);
         if let Some(Ok(decision)) = answer.as_ready() {
             // Returned as it is: see above.

@@ -192,20 +192,6 @@ impl ReserveBuilder {
     /// A reservation whose turn would come later is denied, and charges nothing. The builder itself
     /// does not wait: start the work after the decision's [`delay`](Decision::delay). Other
     /// algorithms ignore the time.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
-    ///
-    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-    /// let limiter = Limiter::new(store, Policy::leaky_bucket("calls", Quota::per_second(10).with_burst(100)));
-    /// let reserve = || limiter.reserve("acme", Cost::ONE).wait(Duration::from_millis(150));
-    /// let delays = [reserve().await?, reserve().await?].map(|reservation| reservation.decision().delay());
-    /// assert_eq!(delays, [Duration::ZERO, Duration::from_millis(100)]);
-    /// assert_eq!(reserve().await?.decision().retry_after(), Some(Duration::from_millis(50)));
-    /// # Ok(()) }
-    /// ```
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
@@ -341,27 +327,6 @@ impl fmt::Debug for ReserveBuilder {
 ///
 /// A reservation can be sent to another task. Another process settles it by its id: see
 /// [`Limiter::commit`].
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota, reservation::Settlement};
-///
-/// let limiter = Limiter::new(
-///     MemoryStore::new(),
-///     [
-///         Policy::fixed_window("requests", Quota::per_day(60)),
-///         Policy::fixed_window("tokens", Quota::per_day(10_000)),
-///     ],
-/// );
-/// let reservation = limiter.reserve("acme", [("requests", 1), ("tokens", 1_000)]).await?.into_result()?;
-/// // The model answered with fewer tokens than were reserved.
-/// assert_eq!(reservation.commit([("requests", 1), ("tokens", 620)]).await?, Settlement::Settled);
-///
-/// let left = limiter.peek("acme").await?;
-/// assert_eq!(left.state("requests").unwrap().remaining(), 59);
-/// assert_eq!(left.state("tokens").unwrap().remaining(), 9_380);
-/// # Ok(()) }
-/// ```
 #[must_use = "a reservation that is dropped stays charged"]
 pub struct Reservation {
     limiter: Limiter,

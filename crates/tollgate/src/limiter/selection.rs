@@ -48,15 +48,6 @@ pub enum Selection {
 ///
 /// [`TenantLimiters::limiter_for`](crate::tenants::TenantLimiters::limiter_for) returns it. An
 /// exemption has a name of its own, because `None` means that nothing was found: see [`Selection`].
-///
-/// ```
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::{Limited, Selection}};
-///
-/// let default = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_minute(10)));
-/// assert!(Selection::Default.limiter(&default)?.into_limiter().is_some());
-/// assert!(Selection::Exempt.limiter(&default)?.into_limiter().is_none());
-/// # Ok::<(), tollgate::Error>(())
-/// ```
 #[derive(Clone, Debug)]
 pub enum Limited {
     /// The limiter decides.

@@ -62,6 +62,17 @@ impl Cascade {
     }
 }
 
+impl Each {
+    fn of(costs: [Cost; MAX_POLICIES]) -> Self {
+        Self {
+            costs,
+            ceilings: None,
+            spenders: None,
+            cascade: None,
+        }
+    }
+}
+
 impl PartialEq for Each {
     /// Compares what the store is asked. It does not know who spends.
     fn eq(&self, other: &Self) -> bool {
@@ -102,14 +113,7 @@ impl Charge {
         }
         Self {
             cost: greatest,
-            each: (!is_same).then(|| {
-                Arc::new(Each {
-                    costs: each,
-                    ceilings: None,
-                    spenders: None,
-                    cascade: None,
-                })
-            }),
+            each: (!is_same).then(|| Arc::new(Each::of(each))),
         }
     }
 
@@ -118,10 +122,8 @@ impl Charge {
         Self {
             cost,
             each: Some(Arc::new(Each {
-                costs: [cost; MAX_POLICIES],
-                ceilings: None,
-                spenders: None,
                 cascade: Some(cascade),
+                ..Each::of([cost; MAX_POLICIES])
             })),
         }
     }
@@ -237,10 +239,8 @@ impl<'a> ChargeRef<'a> {
         Charge {
             cost: self.cost,
             each: Some(Arc::new(Each {
-                costs,
-                ceilings: None,
-                spenders: None,
                 cascade: Some(cascade),
+                ..Each::of(costs)
             })),
         }
     }
@@ -290,7 +290,6 @@ impl<'a> ChargeRef<'a> {
         }
     }
 
-    /// Returns the charge without ceilings.
     pub(crate) fn uncapped(self) -> Charge {
         match self.each {
             Some(each) if each.ceilings.is_some() => Charge::each(each.costs),
@@ -377,8 +376,7 @@ impl Ceiling {
         Duration::from_micros(self.wait_us)
     }
 
-    /// Returns the ceiling that is reached first in a queue of this quota. The share is that of
-    /// this ceiling.
+    /// Returns the ceiling that is reached first in a queue of this quota, with its share.
     pub(crate) fn lower_of(self, other: Self, quota: &Quota) -> Self {
         let end_us = |ceiling: Self| quota.span(ceiling.units).0.saturating_add(ceiling.wait_us);
         if end_us(self) <= end_us(other) {

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt, time::Duration};
 
-use crate::Error;
+use crate::{Error, model::policy::is_name};
 
 /// Limits how many permits of a key are held at the same time, over all replicas.
 ///
@@ -221,17 +221,6 @@ impl Concurrency {
     }
 }
 
-const fn is_name(name: &[u8]) -> bool {
-    let mut at = 0;
-    while at < name.len() {
-        if !(name[at].is_ascii_alphanumeric() || matches!(name[at], b'-' | b'_' | b'.' | b'/')) {
-            return false;
-        }
-        at += 1;
-    }
-    !name.is_empty() && name.len() <= 64
-}
-
 const fn is_life(life: Duration) -> bool {
     SHORTEST_US <= life.as_micros() && life.as_micros() <= LONGEST_US
 }
@@ -244,50 +233,5 @@ impl fmt::Debug for Concurrency {
             "{}: {} at a time, {mode}, life {:?}, {:?}",
             self.name, self.limit, self.life, self.on_loss
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_values_are_errors_that_name_the_field_and_the_value() {
-        let name = "concurrency name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /, got ";
-        for bad in ["", "two words", "{a}", "\0", &"x".repeat(65)] {
-            assert_eq!(
-                Concurrency::try_new(bad, 1).unwrap_err().to_string(),
-                format!("{name}{bad:?}")
-            );
-        }
-        assert!(Concurrency::try_new("x".repeat(64), u32::MAX).is_ok());
-        let life = |life| Concurrency::new("a", 1).try_with_life(life);
-        for bad in [
-            Duration::ZERO,
-            Duration::from_millis(99),
-            Duration::from_secs(86_401),
-            Duration::MAX,
-        ] {
-            let message = life(bad).unwrap_err().to_string();
-            assert_eq!(
-                message,
-                format!("concurrency life must be 100ms to 1 day, got {bad:?}")
-            );
-        }
-        assert!(
-            life(Duration::from_millis(100)).is_ok() && life(Duration::from_secs(86_400)).is_ok()
-        );
-    }
-
-    #[test]
-    #[should_panic(expected = "concurrency limit must be at least 1, got 0")]
-    fn a_limit_of_zero_panics() {
-        let _ = Concurrency::new("a", 0);
-    }
-
-    #[test]
-    #[should_panic(expected = "concurrency life must be 100ms to 1 day")]
-    fn a_life_of_zero_panics() {
-        let _ = Concurrency::new("a", 1).with_life(Duration::ZERO);
     }
 }

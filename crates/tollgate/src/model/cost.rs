@@ -222,14 +222,6 @@ impl Costs {
 
     /// Returns the cost for the policy with this name. `None` when neither the policy nor all
     /// others have a cost.
-    ///
-    /// ```
-    /// use tollgate::{Cost, Costs};
-    ///
-    /// let costs = Costs::new(Cost::ONE).with("tokens", 850_u64);
-    /// assert_eq!((costs.cost_of("tokens"), costs.cost_of("requests")), (Some(Cost::new(850)), Some(Cost::ONE)));
-    /// assert_eq!(Costs::from([("tokens", 850)]).cost_of("requests"), None);
-    /// ```
     #[must_use]
     pub fn cost_of(&self, policy: &str) -> Option<Cost> {
         let named = self
@@ -343,7 +335,6 @@ impl Costs {
     }
 }
 
-/// Returns the names of all policies of a set.
 fn names(policies: &PolicySet) -> String {
     policies
         .iter()
@@ -373,10 +364,7 @@ impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
     fn from(costs: [(&'static str, u64); N]) -> Self {
         let none = Self {
             others: None,
-            named: SmallVec::new(),
-            priority: Priority::CRITICAL,
-            customer: None,
-            cascade: None,
+            ..Self::new(Cost::ZERO)
         };
         costs
             .into_iter()
@@ -401,46 +389,5 @@ impl fmt::Debug for Costs {
             map.entry(&"cascade", &cascade);
         }
         map.finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Quota;
-
-    #[test]
-    fn costs_name_policies_of_the_set() {
-        let quota = Quota::per_minute(10);
-        let set = PolicySet::from([
-            Policy::token_bucket("requests", quota),
-            Policy::token_bucket("tokens", quota),
-        ]);
-        let charge = |costs: Costs| costs.charge(&set).map_err(|error| error.to_string());
-        let (one, nine) = (Cost::ONE, Cost::new(9));
-        assert_eq!(
-            charge([("tokens", 9), ("requests", 1)].into()),
-            Ok(Charge::each([one, nine]))
-        );
-        assert_eq!(
-            charge(Costs::new(one).with("tokens", nine)),
-            Ok(Charge::each([one, nine]))
-        );
-        assert_eq!(
-            charge(Costs::new(one).with("tokens", one).with("tokens", nine)),
-            Ok(Charge::each([one, nine]))
-        );
-        assert_eq!(charge(nine.into()), Ok(nine.into()));
-        let error = charge(Costs::new(one).with("tokns", nine)).unwrap_err();
-        assert_eq!(
-            error,
-            r#"costs name policy "tokns", which is not in the set requests, tokens"#
-        );
-        let error = charge([("tokens", 9)].into()).unwrap_err();
-        assert_eq!(error, r#"costs do not name policy "requests""#);
-        assert_eq!(
-            format!("{:?}", Costs::new(one).with("tokens", nine)),
-            r#"{"tokens": 9, "..": 1}"#
-        );
     }
 }

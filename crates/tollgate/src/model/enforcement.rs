@@ -77,15 +77,6 @@ impl Enforcement {
     /// Enforces the limit for `percent` of the keys, as [`share`](Self::share) does for a number
     /// that is known only at run time.
     ///
-    /// ```
-    /// use tollgate::Enforcement;
-    ///
-    /// assert_eq!(Enforcement::try_share(25)?.percent(), 25);
-    /// let error = Enforcement::try_share(101).unwrap_err();
-    /// assert_eq!(error.to_string(), "the share of enforced keys must be 0 to 100 percent, got 101");
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `percent` is above 100.
@@ -190,16 +181,6 @@ impl FromStr for Enforcement {
 
     /// Reads a share as operators write it: `25%`.
     ///
-    /// ```
-    /// use tollgate::Enforcement;
-    ///
-    /// let enforcement: Enforcement = "25%".parse()?;
-    /// assert_eq!((enforcement.percent(), enforcement.to_string()), (25, "25%".to_owned()));
-    /// let error = "2.5%".parse::<Enforcement>().unwrap_err();
-    /// assert_eq!(error.to_string(), "the share of enforced keys must be 0% to 100%, in whole percent, got \"2.5%\"");
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is no whole number of percent
@@ -221,60 +202,5 @@ impl FromStr for Enforcement {
 impl fmt::Debug for Enforcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Enforcement({} %)", self.percent())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_is_a_whole_number_of_percent() {
-        for (text, expected) in [("0%", 0), ("25%", 25), ("100%", 100)] {
-            let enforcement: Enforcement = text.parse().expect("a share");
-            assert_eq!(
-                (enforcement.percent(), enforcement.to_string().as_str()),
-                (expected, text)
-            );
-        }
-        for text in [
-            "", "%", "25", "101%", "256%", "+1%", "-1%", "2.5%", "25 %", "5O%",
-        ] {
-            assert!(text.parse::<Enforcement>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_share_of_an_operator_is_in_force_until_it_is_withdrawn() {
-        let enforcement = Enforcement::share(10);
-        assert_eq!(
-            (
-                enforcement.set_by_operator(Some(50)).ok(),
-                enforcement.percent()
-            ),
-            (Some(true), 50)
-        );
-        assert_eq!(
-            (
-                enforcement.set_by_operator(Some(50)).ok(),
-                enforcement.percent()
-            ),
-            (Some(false), 50)
-        );
-        enforcement.set(20).unwrap();
-        assert_eq!(enforcement.percent(), 50, "the share of the code waits");
-        let error = enforcement.set_by_operator(Some(101)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the share of enforced keys must be 0 to 100 percent, got 101"
-        );
-        assert_eq!(enforcement.percent(), 50);
-        assert_eq!(
-            (
-                enforcement.set_by_operator(None).ok(),
-                enforcement.percent()
-            ),
-            (Some(true), 20)
-        );
     }
 }

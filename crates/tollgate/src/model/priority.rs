@@ -75,14 +75,6 @@ impl Priority {
 
     /// Creates the priority, for a share that is known only at run time.
     ///
-    /// ```
-    /// use tollgate::Priority;
-    ///
-    /// assert_eq!(Priority::try_percent(60)?, Priority::BACKGROUND);
-    /// assert_eq!(Priority::try_percent(0).unwrap_err().to_string(), "the share of a priority must be 1 to 100 percent, got 0");
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `percent` is not 1 to 100.
@@ -102,12 +94,6 @@ impl Priority {
     }
 
     /// Returns the units of a burst that a check of this priority may spend.
-    ///
-    /// ```
-    /// use tollgate::Priority;
-    ///
-    /// assert_eq!([1, 10, 33].map(|burst| Priority::BACKGROUND.units_of(burst)), [1, 6, 20]);
-    /// ```
     #[must_use]
     pub const fn units_of(self, burst: u64) -> u64 {
         // Bursts are below 10^15.
@@ -116,14 +102,6 @@ impl Priority {
 
     /// Returns the units of a policy that a check of this priority may spend: its share of the
     /// burst, or the whole burst of an [unranked](Policy::unranked) policy.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Priority, Quota};
-    ///
-    /// let fleet = Policy::token_bucket("fleet", Quota::per_minute(10));
-    /// let plan = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
-    /// assert_eq!([fleet, plan].map(|policy| Priority::BACKGROUND.units_of_policy(&policy)), [6, 20]);
-    /// ```
     #[must_use]
     pub fn units_of_policy(self, policy: &Policy) -> u64 {
         let burst = policy.quota_ref().burst();

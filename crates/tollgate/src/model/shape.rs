@@ -64,7 +64,6 @@ pub(crate) struct ShapeId(u64);
 /// The bit of leased policies, above the bits of eight algorithms.
 const LEASED: u64 = 1 << 32;
 
-/// The shapes that are in use.
 static SHAPES: Lock<BTreeMap<ShapeId, Weak<Shape>>> = Lock::new(BTreeMap::new());
 
 impl ShapeId {
@@ -126,7 +125,6 @@ impl Shape {
         self.id
     }
 
-    /// Returns the algorithms of the policies, in their order.
     pub(crate) fn algorithms(&self) -> &[Algorithm] {
         &self.algorithms
     }
@@ -183,70 +181,6 @@ mod tests {
             Policy::try_new(format!("p{at}"), algorithm, quota).unwrap()
         };
         PolicySet::try_new(algorithms.iter().enumerate().map(policy)).unwrap()
-    }
-
-    #[test]
-    fn two_lists_of_algorithms_have_one_shape_exactly_when_they_are_equal() {
-        let all = Algorithm::ALL;
-        let mut lists: Vec<Vec<Algorithm>> = all.iter().map(|&first| vec![first]).collect();
-        lists.extend(
-            all.iter()
-                .flat_map(|&first| all.iter().map(move |&second| vec![first, second])),
-        );
-        lists.push(all[..8].to_vec());
-        lists.extend(all.map(|algorithm| vec![algorithm; 8]));
-        let ids: Vec<ShapeId> = lists
-            .iter()
-            .map(|list| ShapeId::of(set(list).shared()))
-            .collect();
-        for (at, id) in ids.iter().enumerate() {
-            assert_eq!(
-                ids.iter().position(|other| other == id),
-                Some(at),
-                "{:?}",
-                lists[at]
-            );
-        }
-        let buckets = |buckets| set(&[Algorithm::SlidingBuckets { buckets }]);
-        assert_eq!(
-            ShapeId::of(buckets(3).shared()),
-            ShapeId::of(buckets(60).shared())
-        );
-    }
-
-    #[test]
-    fn a_shape_is_shared_while_it_is_in_use_and_made_again_later() {
-        // No other test has this list.
-        let list = [
-            Algorithm::LeakyBucket,
-            Algorithm::SlidingLog,
-            Algorithm::LeakyBucket,
-            Algorithm::FixedWindow,
-        ];
-        let id = ShapeId::of(set(&list).shared());
-        let is_in_use = || SHAPES.lock().contains_key(&id);
-        let (first, second) = (set(&list), set(&list));
-        assert!(!is_in_use());
-        assert!(Arc::ptr_eq(first.shape(), second.shape()));
-        let script = |set: &PolicySet, text: &str| {
-            let script = || Script {
-                text: text.to_owned(),
-                sha: String::new(),
-            };
-            set.shape()
-                .script(Purpose::Check, false, script)
-                .text
-                .clone()
-        };
-        assert_eq!(script(&first, "a script"), "a script");
-        assert_eq!(script(&second, "another one"), "a script");
-        drop(first);
-        assert!(is_in_use());
-        drop(second);
-        assert!(!is_in_use());
-        let third = set(&list);
-        assert_eq!(third.shape().id(), id);
-        assert!(is_in_use());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
     Cost, Decision, Error, ErrorKind, Key, PolicySet,
     clock::Clock,
     runtime,
-    store::{Check, CheckFuture, Deadline, ReservationId, StoreFuture},
+    store::{Check, CheckFuture, Deadline, KeptCheck, ReservationId, StoreFuture},
 };
 
 /// The servers of a store, and what the process knows of the keys on them.
@@ -139,11 +139,14 @@ impl Backend {
     ) -> CheckFuture {
         let clock_us = self.clock.as_ref().map(Clock::now_us);
         let request = CheckRequest::new(check, hash, deny_epoch, clock_us, lease_call);
+        let kept = KeptCheck::within(&request);
         match &self.servers {
             Servers::One(sender) => {
-                StoreFuture::pending(OneServer(PendingCheck::new(sender, request)))
+                StoreFuture::kept(kept, OneServer(PendingCheck::new(sender, request)))
             }
-            Servers::Cluster(cluster) => StoreFuture::pending(Arc::clone(cluster).check(request)),
+            Servers::Cluster(cluster) => {
+                StoreFuture::kept(kept, Arc::clone(cluster).check(request))
+            }
         }
     }
 

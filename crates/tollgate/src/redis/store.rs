@@ -16,7 +16,7 @@ use crate::{
     runtime,
     store::{
         Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
-        ReplicaGroup, ReservationId, Settlement, Spending, StoreFuture,
+        ReplicaGroup, ReservationId, Settlement, Spending, StoreFuture, presence::Presence,
     },
 };
 
@@ -121,7 +121,10 @@ impl RedisStore {
     }
 
     pub(super) fn new(backend: Backend) -> Self {
-        Self(Inner::new(backend))
+        Self(Arc::new(Inner {
+            backend,
+            presence: Presence::new(),
+        }))
     }
 
     pub(super) fn backend(&self) -> &Backend {
@@ -134,7 +137,7 @@ impl Store for RedisStore {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        self.0.serve(check.policies);
+        self.0.presence.serve(&self.0, check.policies.is_leased());
         let backend = self.backend();
         let hash = backend.hash(check.key);
         let mut deny_epoch = None;
@@ -451,15 +454,15 @@ impl Store for RedisStore {
     }
 
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-        Some(self.0.count(group))
+        Some(self.0.presence.count(&self.0, group))
     }
 
     fn publish(&self, limits: &Publication) {
-        self.0.publish(limits);
+        self.0.presence.publish(&self.0, limits);
     }
 
     fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
-        self.0.exchange(group, spending);
+        self.0.presence.exchange(&self.0, group, spending);
     }
 }
 

@@ -144,12 +144,10 @@ impl Running {
         }
     }
 
-    /// Returns whether the task has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Waits until the task is woken.
     pub(crate) async fn woken(&self) {
         self.task.wake.notified().await;
     }

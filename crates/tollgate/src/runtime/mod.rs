@@ -115,7 +115,7 @@ pub(crate) async fn until<T>(
 #[derive(Default)]
 pub(crate) struct Alarm(Lock<Option<Waker>>);
 
-/// Holds the alarm of a call. The caller and the list of its timer share it: when the list holds it
+/// A call with its alarm. The caller and the list of its timer share it: when the list holds it
 /// alone, nobody waits any more.
 pub(crate) trait HasAlarm: Send + Sync {
     fn alarm(&self) -> &Alarm;
@@ -139,7 +139,7 @@ struct List {
     /// Waiting callers, earliest deadline first. Those that were answered are removed from the
     /// front with each addition.
     waiting: VecDeque<Waiting>,
-    /// Wakes the task for a deadline before all others: that of a call that was not polled at once.
+    /// Wakes the task for a deadline before all others. A call that was not polled at once has one.
     earlier: Arc<Notify>,
 }
 
@@ -259,7 +259,6 @@ fn take_late(id: ListId, now: Instant) -> (Vec<Arc<dyn HasAlarm>>, Option<Instan
     (late, next)
 }
 
-/// The task of one list.
 struct TimerTask {
     id: ListId,
     earlier: Arc<Notify>,

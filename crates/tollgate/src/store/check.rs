@@ -5,8 +5,7 @@ use std::{
     future::Future,
     mem,
     pin::{Pin, pin},
-    ptr,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
@@ -43,8 +42,6 @@ pub struct Check<'a> {
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
-    /// The copy that all who keep the check share.
-    pub(crate) shared: Option<&'a SharedCopy<'a>>,
 }
 
 impl<'a> Check<'a> {
@@ -58,7 +55,6 @@ impl<'a> Check<'a> {
             tag: &[],
             deadline: None,
             each: None,
-            shared: None,
         }
     }
 
@@ -130,7 +126,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Copies the check, for a future that outlives the call. A limiter and its store share one copy.
+    /// Copies the check, for a future that outlives the call.
     ///
     /// ```
     /// use tollgate::{Cost, Key, Policy, PolicySet, Quota, store::{Check, KeptCheck}};
@@ -143,52 +139,7 @@ impl<'a> Check<'a> {
     /// ```
     #[must_use]
     pub fn keep(self) -> KeptCheck {
-        let keep = || KeptCheck(Arc::new(Kept::new(self)));
-        match self.shared.filter(|shared| shared.is_of(self)) {
-            Some(shared) => shared.copy.get_or_init(keep).clone(),
-            None => keep(),
-        }
-    }
-
-    /// Keeps the check as a part of what the store shares with its task, in one allocation. The
-    /// limiter keeps the check by it, too.
-    // Inlined by force: what is kept is built where it is allocated, instead of being copied there.
-    #[inline(always)]
-    pub(crate) fn keep_in<R: Keeps + 'static>(self, make: impl FnOnce(Kept) -> R) -> Arc<R> {
-        let kept = Arc::new(make(Kept::new(self)));
-        if let Some(shared) = self.shared.filter(|shared| shared.is_of(self)) {
-            shared
-                .copy
-                .get_or_init(|| KeptCheck(Arc::clone(&kept) as _));
-        }
-        kept
-    }
-}
-
-/// Lets a limiter and its store share one copy of a check. It is made when the first of them
-/// [keeps](Check::keep) the check: most checks in a process are answered without one.
-pub(crate) struct SharedCopy<'a> {
-    original: Check<'a>,
-    copy: OnceLock<KeptCheck>,
-}
-
-impl<'a> SharedCopy<'a> {
-    pub(crate) fn new(original: Check<'a>) -> Self {
-        Self {
-            original,
-            copy: OnceLock::new(),
-        }
-    }
-
-    /// Returns whether nobody has changed the check on its way.
-    fn is_of(&self, check: Check<'_>) -> bool {
-        let original = &self.original;
-        ptr::eq(original.policies, check.policies)
-            && ptr::eq(original.key, check.key)
-            && original.cost == check.cost
-            && original.each.map(ptr::from_ref) == check.each.map(ptr::from_ref)
-            && ptr::eq(original.tag, check.tag)
-            && original.deadline == check.deadline
+        KeptCheck(Arc::new(Kept::new(self)))
     }
 }
 
@@ -213,6 +164,11 @@ pub(crate) struct Kept {
 }
 
 impl KeptCheck {
+    /// Keeps a check as a part of what the store shares with its task.
+    pub(crate) fn within<R: Keeps + 'static>(holder: &Arc<R>) -> Self {
+        Self(Arc::clone(holder) as _)
+    }
+
     /// Returns the check.
     #[must_use]
     pub fn check(&self) -> Check<'_> {
@@ -221,9 +177,9 @@ impl KeptCheck {
 }
 
 impl Kept {
-    // Inlined by force, as `keep_in` is.
+    // Inlined by force: what is kept is built where it is needed, instead of being copied there.
     #[inline(always)]
-    fn new(check: Check<'_>) -> Self {
+    pub(crate) fn new(check: Check<'_>) -> Self {
         Self {
             policies: check.policies.clone(),
             key: check.key.clone(),
@@ -240,6 +196,24 @@ impl Kept {
             deadline: self.deadline,
             ..Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag)
         }
+    }
+
+    /// Returns whether this is the check, and not what a store made of it.
+    fn is_of(&self, check: Check<'_>) -> bool {
+        let Check {
+            policies,
+            key,
+            cost,
+            tag,
+            deadline,
+            each,
+        } = self.check();
+        policies == check.policies
+            && key == check.key
+            && cost == check.cost
+            && each == check.each
+            && (tag.is_empty() && check.tag.is_empty() || tag == check.tag)
+            && deadline == check.deadline
     }
 }
 
@@ -288,7 +262,8 @@ pub struct StoreFuture<T>(FutureState<T>);
 enum FutureState<T> {
     Ready(T),
     Failed(Error),
-    Pending(PendingAnswer<T>),
+    /// The answer of a store, with the check if the store keeps it.
+    Pending(PendingAnswer<T>, Option<KeptCheck>),
     /// The answer of a limiter.
     Asked(Asked<T>),
     Taken,
@@ -303,7 +278,8 @@ type PendingAnswer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// It stands in the future of the limiter, and not in a box around that of the store: a box more for
 /// each request in flight is one more that the allocator has no block at hand for.
 struct Asked<T> {
-    answer: PendingAnswer<T>,
+    /// `None` once the limiter has settled it.
+    answer: Option<PendingAnswer<T>>,
     kept: KeptCheck,
     limiter: Arc<dyn Settles<T>>,
     is_begun: bool,
@@ -316,12 +292,20 @@ pub(crate) trait Settles<T>: Send + Sync {
 
 impl<T> Asked<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let outcome = ready!(self.poll_answer(cx));
+        // What waits for the answer is dropped before anything else is decided.
+        self.answer = None;
+        Poll::Ready(self.limiter.settle(self.kept.check(), outcome))
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let answer = self.answer.as_mut().expect(USED);
         let runtime = match self.is_begun {
             true => None,
             false => Some(runtime::current()?),
         };
         self.is_begun = true;
-        if let Poll::Ready(answer) = self.answer.as_mut().poll(cx) {
+        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
             return Poll::Ready(answer);
         }
         let holder = &self.kept.0;
@@ -338,13 +322,10 @@ impl<T> Asked<T> {
             _ => Poll::Pending,
         }
     }
-
-    /// Drops what waits for the answer, before anything else is decided, and settles the outcome.
-    fn settle(self, outcome: Result<T, Error>) -> Result<T, Error> {
-        drop(self.answer);
-        self.limiter.settle(self.kept.check(), outcome)
-    }
 }
+
+/// What a panic says of a future that is used after its end.
+const USED: &str = "a store future was used after it was ready";
 
 impl<T> StoreFuture<T> {
     /// Creates a future whose answer is there.
@@ -358,7 +339,16 @@ impl<T> StoreFuture<T> {
 
     /// Creates a future from any future. It is boxed once.
     pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
-        Self(FutureState::Pending(Box::pin(answer)))
+        Self(FutureState::Pending(Box::pin(answer), None))
+    }
+
+    /// Creates the answer to a check that the store keeps. A limiter that waits for it shares the
+    /// copy.
+    pub(crate) fn kept(
+        check: KeptCheck,
+        answer: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Self {
+        Self(FutureState::Pending(Box::pin(answer), Some(check)))
     }
 
     /// Returns a reference to the answer if it is there.
@@ -404,16 +394,17 @@ impl<T> StoreFuture<T> {
     where
         T: Send + Unpin + 'static,
     {
-        let answer = match self.0 {
-            FutureState::Pending(answer) => answer,
-            FutureState::Asked(_) => Box::pin(self),
+        let (answer, kept): (PendingAnswer<T>, _) = match self.0 {
+            FutureState::Pending(answer, kept) => (answer, kept),
+            FutureState::Asked(_) => (Box::pin(self), None),
             FutureState::Ready(answer) => return Self::ready(limiter.settle(check, Ok(answer))),
             FutureState::Failed(error) => return Self::ready(limiter.settle(check, Err(error))),
-            FutureState::Taken => panic!("a store future was used after it was ready"),
+            FutureState::Taken => panic!("{USED}"),
         };
+        let kept = kept.filter(|kept| kept.0.kept().is_of(check));
         Self(FutureState::Asked(Asked {
-            answer,
-            kept: check.keep(),
+            answer: Some(answer),
+            kept: kept.unwrap_or_else(|| check.keep()),
             limiter,
             is_begun: false,
         }))
@@ -430,16 +421,14 @@ where
     ///
     /// When the future is polled after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = match &mut self.0 {
-            FutureState::Pending(answer) => return answer.as_mut().poll(cx),
-            FutureState::Asked(asked) => Some(ready!(asked.poll(cx))),
-            _ => None,
-        };
-        match (mem::replace(&mut self.0, FutureState::Taken), outcome) {
-            (FutureState::Ready(answer), _) => Poll::Ready(Ok(answer)),
-            (FutureState::Failed(error), _) => Poll::Ready(Err(error)),
-            (FutureState::Asked(asked), Some(outcome)) => Poll::Ready(asked.settle(outcome)),
-            _ => panic!("a store future was polled after it was ready"),
+        match &mut self.0 {
+            FutureState::Pending(answer, _) => answer.as_mut().poll(cx),
+            FutureState::Asked(asked) => asked.poll(cx),
+            there => match mem::replace(there, FutureState::Taken) {
+                FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
+                FutureState::Failed(error) => Poll::Ready(Err(error)),
+                _ => panic!("{USED}"),
+            },
         }
     }
 }
@@ -450,7 +439,7 @@ impl<T> fmt::Debug for StoreFuture<T> {
             FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {
                 "StoreFuture::Ready"
             }
-            FutureState::Pending(_) | FutureState::Asked(_) => "StoreFuture::Pending",
+            FutureState::Pending(..) | FutureState::Asked(_) => "StoreFuture::Pending",
         })
     }
 }

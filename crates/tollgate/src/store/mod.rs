@@ -27,7 +27,7 @@ pub use crate::{
 };
 pub(crate) use check::answer_by;
 pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
-pub(crate) use check::{Keeps, Kept, Settles, SharedCopy};
+pub(crate) use check::{Keeps, Kept, Settles};
 pub use key_value::{Change, KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
@@ -163,7 +163,7 @@ pub(crate) use spending::{FADES_IN, TOLD_EVERY, WeakSpending};
 ///    on top, it gets half of the free permits at most, and nothing while another replica waits.
 /// 3. **Totals.** A call states what the replica is to hold in all. Repeated, it changes nothing
 ///    but the time at which the permits lapse.
-/// 4. **Order.** A call whose number is not above that of the last call of the replica changes
+/// 4. **Order.** A call whose number is not above the number of the replica's last call changes
 ///    nothing.
 /// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later.
 ///    A clock that went back prolongs them by one life at most.
@@ -328,77 +328,34 @@ fn unsupported<T>(message: &'static str) -> StoreFuture<T> {
     StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
 }
 
-/// Forwards every method to the store inside.
-macro_rules! forward {
-    ($pointer:ident) => {
-        impl<S: Store + ?Sized> Store for $pointer<S> {
-            fn check(&self, check: Check<'_>) -> CheckFuture {
-                (**self).check(check)
-            }
+/// Makes a pointer to a store a store, which wraps it.
+macro_rules! wrap {
+    ($([$($of:tt)*] $pointer:ty;)*) => {
+        $(
+            impl<$($of)*> Store for $pointer {
+                fn check(&self, check: Check<'_>) -> CheckFuture {
+                    (**self).check(check)
+                }
 
-            fn inner(&self) -> Option<&dyn Store> {
-                (**self).inner()
-            }
+                fn inner(&self) -> Option<&dyn Store> {
+                    Some(&**self)
+                }
 
-            fn look(&self, check: Check<'_>) -> CheckFuture {
-                (**self).look(check)
-            }
+                fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+                    (**self).refund(check, decision)
+                }
 
-            fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-                (**self).refund(check, decision)
+                fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+                    (**self).reset(check)
+                }
             }
-
-            fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-                (**self).reset(check)
-            }
-
-            fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
-                (**self).entries(check, limit)
-            }
-
-            fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-                (**self).permits(request)
-            }
-
-            fn reserve(
-                &self,
-                check: Check<'_>,
-                id: &ReservationId,
-                time_to_live: Duration,
-            ) -> CheckFuture {
-                (**self).reserve(check, id, time_to_live)
-            }
-
-            fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-                (**self).commit(check, id)
-            }
-
-            fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
-                (**self).can_decide(policies, key)
-            }
-
-            fn leases(&self) -> bool {
-                (**self).leases()
-            }
-
-            fn is_in_process(&self) -> bool {
-                (**self).is_in_process()
-            }
-
-            fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-                (**self).replicas(group)
-            }
-
-            fn publish(&self, limits: &Publication) {
-                (**self).publish(limits);
-            }
-
-            fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
-                (**self).exchange(group, spending);
-            }
-        }
+        )*
     };
 }
 
-forward!(Arc);
-forward!(Box);
+wrap! {
+    [S: Store] Arc<S>;
+    [S: Store] Box<S>;
+    [] Arc<dyn Store>;
+    [] Box<dyn Store>;
+}

@@ -11,7 +11,7 @@ const PERMITS: &[u8] = b":p1";
 
 /// Appends the name of a state: the metered levels, the name of the policy and the storage version.
 ///
-/// The state of a branch is that of the branch's key alone.
+/// A branch has the same state as the branch's key alone.
 #[inline]
 pub fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
     write_metered(policy, key, text);
@@ -36,9 +36,9 @@ pub(crate) fn write_policy(policy: &Policy, text: &mut Vec<u8>) {
 
 /// Appends the name of the record of a reservation.
 ///
-/// It reads as that of a policy that has the id and the mark of the set for a
-/// name. No algorithm has this tag. The record of a key with branches lies in the slot of the first
-/// branch that is metered.
+/// It reads as the state of a policy whose name is the id and the mark of the set. No algorithm has
+/// this tag. The record of a key with branches lies in the slot of the first branch that is
+/// metered.
 pub fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
     let branch = policies.first_branch(key);
     write_subject(branch.as_bytes(), branch.outermost().len(), text);

@@ -239,7 +239,7 @@ impl PermitState {
             .sum()
     }
 
-    /// Returns the bytes that are stored, which are those of the script.
+    /// Returns the bytes that are stored, the same as the script stores.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = doubles(&[self.began_us]);
         for holder in &self.holders {

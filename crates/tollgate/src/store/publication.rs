@@ -89,19 +89,6 @@ impl Publication {
     /// Applies the share that an operator has set, in percent. `None` withdraws it. Returns whether
     /// anything changed. A store that publishes calls this.
     ///
-    /// ```
-    /// use tollgate::{Enforcement, Policy, Quota, store::Publication};
-    ///
-    /// let enforcement = Enforcement::share(0);
-    /// let policy = Policy::token_bucket("api", Quota::per_second(10));
-    /// let published = Publication::new("api", policy, enforcement.clone());
-    /// assert!(published.set_share(Some(50))?);
-    /// assert_eq!(enforcement.percent(), 50);
-    /// assert!(published.set_share(None)?);
-    /// assert_eq!(enforcement.percent(), 0);
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the share is above 100. The old share
@@ -112,8 +99,8 @@ impl Publication {
         })
     }
 
-    /// Replaces the policies by what `current` returns. It is called under the lock, so that of two
-    /// replacements at the same time the later one remains.
+    /// Replaces the policies by what `current` returns. It is called under the lock, so the later
+    /// of two replacements remains.
     pub(crate) fn replace_policies(&self, current: impl FnOnce() -> PolicySet) {
         let mut policies = self.0.policies.lock();
         *policies = current();

@@ -15,18 +15,6 @@ use crate::{PolicySet, model::policy::hash_name};
 /// Programs that share only a prefix are not counted together. Quotas do not matter: they may
 /// change, and differ from tenant to tenant. `Display` writes the 16 hexadecimal digits that a
 /// [`RedisStore`](crate::RedisStore) uses in its key.
-///
-/// ```
-/// use tollgate::{Policy, PolicySet, Quota, store::ReplicaGroup};
-///
-/// let group = |limiter, amount| {
-///     let policies = PolicySet::from(Policy::token_bucket("api", Quota::per_second(amount)));
-///     ReplicaGroup::new(limiter, &policies)
-/// };
-/// assert_eq!(group("search", 10), group("search", 20));
-/// assert_ne!(group("search", 10), group("upload", 10));
-/// assert_eq!(group("search", 10).to_string().len(), 16);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplicaGroup(u64);
 

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 use crate::{
-    Cost, Error, Key, Policy, PolicySet,
+    Cost, Decision, Error, Key, Policy, PolicySet,
     model::{
         algorithm::{
             PolicyLevel, Words,
@@ -127,6 +127,13 @@ pub(crate) struct Reserved {
     pub(crate) at_us: u64,
 }
 
+impl Reserved {
+    pub(crate) fn decision(self, check: Check<'_>) -> Decision {
+        let charge = self.charge.borrow();
+        Decision::from_levels(check.policies, self.levels, charge, self.at_us)
+    }
+}
+
 /// The change that a commit makes on one policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change {
@@ -204,7 +211,7 @@ impl Record {
         }
     }
 
-    /// Returns the bytes that are stored, which are those of the script.
+    /// Returns the bytes that are stored, the same as the script stores.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = doubles(&[self.lapse_us, self.settled_by, self.at_us]);
         for charged in &self.charged {
@@ -276,7 +283,6 @@ impl Records {
             .filter(|record| now_us < record.lapse_us)
     }
 
-    /// Adds or replaces a record.
     pub(crate) fn insert(
         &mut self,
         policies: &PolicySet,
@@ -385,52 +391,5 @@ mod records_tests {
             records.get(&policies, &key, &id(999), 1_099).is_none(),
             "it has lapsed"
         );
-    }
-}
-
-#[cfg(test)]
-mod id_tests {
-    use super::*;
-
-    #[test]
-    fn ids_of_any_length_and_bytes_are_one_short_word() {
-        assert_eq!(
-            ReservationId::try_new("").unwrap_err().to_string(),
-            "reservation id must have at least one byte, got none"
-        );
-        let long = vec![b'x'; 1_000_000];
-        let ids = [
-            &b"a"[..],
-            &long[..64],
-            &long[..65],
-            &long,
-            b"{}",
-            b"a b",
-            b"a:b",
-            b"\0",
-            b"\xff",
-            b"a:r1",
-            b"\r\n",
-        ];
-        let mut texts = Vec::new();
-        for id in ids {
-            let id = ReservationId::try_new(id).unwrap();
-            assert!((1..=MAX_BYTES).contains(&id.as_str().len()), "{id}");
-            assert!(
-                id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric()),
-                "{id}"
-            );
-            assert_eq!(ReservationId::try_new(id.as_str()).unwrap(), id);
-            assert!(!texts.contains(&id), "{id}");
-            texts.push(id);
-        }
-        assert_eq!(texts[1].as_str().len(), 64);
-    }
-
-    #[test]
-    fn random_ids_differ() {
-        let [one, two] = [ReservationId::random(), ReservationId::random()];
-        assert_ne!(one, two);
-        assert_eq!(one.as_str().len(), 32);
     }
 }

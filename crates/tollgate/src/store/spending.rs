@@ -164,8 +164,7 @@ impl Spending {
     }
 }
 
-/// Returns a time in ticks of 16 ms, of which the lower bits count: they begin anew every second
-/// year.
+/// Returns a time in ticks of 16 ms. Only the lower bits count: they begin anew every second year.
 fn ticks(time: Duration) -> u32 {
     (time.as_micros() >> 14) as u32
 }

@@ -12,13 +12,14 @@ use super::{
 use crate::{
     Cost, Decision, Policy,
     model::{
+        Entry,
         algorithm::{PolicyLevel, Refund, Settled, State, numbers},
         charge::{Cascade, Charge},
         decision::PolicyLevels,
     },
 };
 
-/// Holds the states of a key, and its reservations. Nobody else changes them during a step.
+/// Has the states of a key, and its reservations. Nobody else changes them during a step.
 ///
 /// `at` is the place of the policy in the set of the check. The place of a stored state holds until
 /// a state is [set](Self::set) that had none, or [removed](Self::remove).
@@ -47,13 +48,11 @@ pub(crate) trait States {
         now_us: u64,
     );
 
-    /// Removes the state of a policy.
     fn remove(&mut self, at: usize, policy: &Policy);
 
     /// Returns the record of a reservation that has not lapsed.
     fn record(&mut self, check: Check<'_>, id: &ReservationId, now_us: u64) -> Option<Record>;
 
-    /// Stores the record of a reservation.
     fn set_record(&mut self, check: Check<'_>, id: &ReservationId, record: Record);
 }
 
@@ -321,6 +320,23 @@ fn change(
         {
             *stored = state;
         }
+    }
+}
+
+/// Lists up to `limit` units that the log at this place of the set counts, newest first.
+pub(crate) fn entries(
+    states: &mut impl States,
+    (at, log): (usize, &Policy),
+    now_us: u64,
+    limit: usize,
+) -> Vec<Entry> {
+    let place = states.find(at, log);
+    match place.and_then(|place| states.state(at, log, place)) {
+        Some((State::SlidingLog(state), _)) => {
+            let entries = state.entries(log.quota().period_us(), now_us).take(limit);
+            entries.map(|(at_us, tag)| Entry::new(at_us, tag)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

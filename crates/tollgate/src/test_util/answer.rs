@@ -82,7 +82,6 @@ impl Answer {
         Self(Kind::Stall)
     }
 
-    /// Returns whether the answer is a decision.
     pub(super) fn is_decision(&self) -> bool {
         matches!(self.0, Kind::Allow | Kind::Deny { .. })
     }

@@ -8,8 +8,6 @@ use std::{
 use super::{Builder, RedisServer};
 use crate::{Authority, Reply, wait};
 
-mod renewal;
-
 const MASTERS: usize = 3;
 /// The number of slots of a cluster.
 pub const SLOTS: usize = 16_384;

@@ -29,16 +29,6 @@ pub fn most_at_once(spans: &[Span]) -> usize {
         .unwrap_or_default()
 }
 
-/// Returns the last time at which more than `limit` pieces of work were in progress.
-#[must_use]
-pub fn last_above(spans: &[Span], limit: usize) -> Option<u64> {
-    spans
-        .iter()
-        .map(|span| span.to_us)
-        .filter(|&to_us| at(spans, to_us) > limit)
-        .max()
-}
-
 /// Returns the times at which work began while `limit` other pieces, or more, were in progress.
 pub fn begun_above(spans: &[Span], limit: usize) -> impl Iterator<Item = u64> {
     spans
@@ -64,9 +54,5 @@ mod tests {
             .map(|(from_us, to_us)| Span { from_us, to_us });
         assert_eq!((most_at_once(&spans), most_at_once(&[])), (3, 0));
         assert_eq!(begun_above(&spans, 2).collect::<Vec<_>>(), [7]);
-        assert_eq!(
-            [1, 2, 3].map(|limit| last_above(&spans, limit)),
-            [Some(8), Some(7), None]
-        );
     }
 }

@@ -15,7 +15,7 @@ use crate::PATIENCE;
 const BEFORE: usize = 20;
 
 /// The permits after the limit was lowered.
-pub const AFTER: usize = 8;
+const AFTER: usize = 8;
 
 /// Each of the processes has more tasks than its share of the permits, so that callers wait for
 /// every permit.
@@ -27,72 +27,56 @@ const STEPS: u32 = 6;
 /// The pieces of work that have to begin before the limit is lowered, and again once it is kept to.
 const BUSY: usize = 100;
 
-/// The work after the limit was lowered.
-#[derive(Clone, Copy, Debug)]
-pub struct LoweredLimit {
-    /// The time from the last process that learned of the limit until no more than [`AFTER`]
-    /// permits were held.
-    pub kept_after: Duration,
-    /// The pieces of work that began after that while [`AFTER`] others were in progress.
-    pub begun_above: usize,
-}
-
-impl LoweredLimit {
-    /// Starts the processes, lowers the limit under load, and waits until it is kept to and the
-    /// work goes on.
-    ///
-    /// Each command has to call [`run_permit_worker`](super::run_permit_worker) with the URL of the
-    /// server.
-    ///
-    /// # Panics
-    ///
-    /// When the limit is not kept to, or no work begins under it.
-    #[must_use]
-    pub fn run(
-        server: &RedisServer,
-        program: impl Fn() -> Command,
-        life: Duration,
-        is_exact: bool,
-    ) -> Self {
-        let worker = Worker {
-            limit: BEFORE,
-            life,
-            is_exact,
-            tasks: TASKS,
-            steps: Some(STEPS),
-        };
-        let mut processes = [(); 4].map(|()| worker.start(program()));
-        let begun = |processes: &[Process]| -> usize {
-            processes.iter().map(|one| count(one, "work begins ")).sum()
-        };
-        wait::until("all permits to be in use", PATIENCE, || {
-            begun(&processes) > BUSY && processes.iter().map(at_work).sum::<usize>() > AFTER
-        });
-        for process in &mut processes {
-            process.tell(&AFTER.to_string());
-            let _ = process.wait_for_line("limit ");
-        }
-        let lowered_us = now_us();
-        // As the server sees it, because the lines of a process may arrive late here. Work ends
-        // before its permit is given back.
-        wait::until("the limit to be kept to", PATIENCE, || {
-            held_by_all(server) as usize <= AFTER
-        });
-        let (kept_us, until_then) = (now_us(), begun(&processes));
-        wait::until("work to go on", PATIENCE, || {
-            begun(&processes) > until_then + BUSY
-        });
-        let end_us = now_us();
-        let mut spans: Vec<Span> = Vec::new();
-        for process in &mut processes {
-            process.kill();
-            spans.extend(spans_of(&process.output(), end_us));
-        }
-        Self {
-            kept_after: Duration::from_micros(kept_us.saturating_sub(lowered_us)),
-            begun_above: begun_above(&spans, AFTER)
-                .filter(|&from_us| from_us > kept_us)
-                .count(),
-        }
+/// Starts the processes, lowers the limit under load, and waits until it is kept to and the work goes
+/// on. Returns how many pieces of work begin after that while as many as the limit are in progress.
+///
+/// Each command has to call [`run_permit_worker`](super::run_permit_worker) with the URL of the
+/// server.
+///
+/// # Panics
+///
+/// When the limit is not kept to, or no work begins under it.
+#[must_use]
+pub fn begun_above_a_lowered_limit(
+    server: &RedisServer,
+    program: impl Fn() -> Command,
+    life: Duration,
+    is_exact: bool,
+) -> usize {
+    let worker = Worker {
+        limit: BEFORE,
+        life,
+        is_exact,
+        tasks: TASKS,
+        steps: Some(STEPS),
+    };
+    let mut processes = [(); 4].map(|()| worker.start(program()));
+    let begun = |processes: &[Process]| -> usize {
+        processes.iter().map(|one| count(one, "work begins ")).sum()
+    };
+    wait::until("all permits to be in use", PATIENCE, || {
+        begun(&processes) > BUSY && processes.iter().map(at_work).sum::<usize>() > AFTER
+    });
+    for process in &mut processes {
+        process.tell(&AFTER.to_string());
+        let _ = process.wait_for_line("limit ");
     }
+    // As the server sees it, because the lines of a process may arrive late here. Work ends
+    // before its permit is given back.
+    wait::until("the limit to be kept to", PATIENCE, || {
+        held_by_all(server) as usize <= AFTER
+    });
+    let (kept_us, until_then) = (now_us(), begun(&processes));
+    wait::until("work to go on", PATIENCE, || {
+        begun(&processes) > until_then + BUSY
+    });
+    let end_us = now_us();
+    let mut spans: Vec<Span> = Vec::new();
+    for process in &mut processes {
+        process.kill();
+        spans.extend(spans_of(&process.output(), end_us));
+    }
+    begun_above(&spans, AFTER)
+        .filter(|&from_us| from_us > kept_us)
+        .count()
 }

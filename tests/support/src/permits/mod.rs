@@ -1,4 +1,4 @@
-//! Replicas that share permits at one server, for the tests and for the fault suite.
+//! Replicas that share permits at one server, for the tests.
 
 mod held;
 mod journal;
@@ -10,9 +10,9 @@ mod replica;
 mod worker;
 
 pub use held::{Holder, PERMITS_KEY, held_by_all, holders, most_held_while};
-pub use journal::{Span, begun_above, last_above, most_at_once, now_us};
+pub use journal::{Span, begun_above, most_at_once, now_us};
 pub use lost_replies::{AfterLoss, LostReply};
-pub use lowered::{AFTER, LoweredLimit};
+pub use lowered::begun_above_a_lowered_limit;
 pub use older_copy::OlderCopy;
 pub use processes::{AT_ONCE, SharedPermits};
 pub use replica::{closed_permits, take_permit};

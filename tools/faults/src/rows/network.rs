@@ -1,143 +1,125 @@
-//! Rows: broken connections, and invalid replies.
+//! Rows that need network namespaces: silent peers, lost packets, a host name that moves.
 
-use std::{fs, time::Duration};
-
-use tollgate::{Cost, Limiter, Outage, RedisStore};
-use tollgate_tests::{Mode, Proxy, RedisServer};
-
-use crate::{
-    findings::Findings,
-    load::{AMOUNT, LARGE, Load, decides, degraded, limiter, ready},
-    pace::Pace,
+use std::{
+    fs,
+    net::Ipv4Addr,
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
-pub(super) async fn kills(pace: Pace) -> Findings {
+use tempfile::TempDir;
+use tokio::time::sleep;
+use tollgate::Key;
+use tollgate_tests::{NetworkNamespace, RedisServer, network_namespace};
+
+use super::{Pace, away::meet_silence};
+use crate::{
+    findings::Findings,
+    load::{Load, Sample, connected, decides, degraded, kill, longest, millis, until},
+};
+
+pub(super) async fn half_open(pace: Pace) -> Findings {
     let mut findings = Findings::default();
-    let (server, _, large) = ready().await;
-    let received = || {
-        server.info("stats")["total_connections_received"]
-            .parse::<f64>()
-            .expect("a number")
-    };
-    let (before, kills) = (received(), pace.of(100, 20));
+    let namespace = NetworkNamespace::start();
+    let server = namespace.place(RedisServer::builder()).start();
+    let large = connected(server.url_at(server.addr())).await;
     let load = Load::start(&large, 16, ["acme".into()]);
-    for _ in 0..kills {
-        server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let muted = Instant::now();
+    namespace.drop_sent();
+    sleep(pace.of(Duration::from_secs(3), Duration::from_millis(1_500))).await;
+    namespace.restore();
+    let mended = Instant::now();
+    let after = millis(decides(&large, "acme").await - mended);
+    let mut samples = load.end_answered().await;
+    samples.retain(|it| it.was_between(muted, mended));
+    meet_silence(&mut findings, &samples);
+    let asked = "from the way back to the first decision";
+    findings.at_most(1_200.0, asked, after, "ms");
+    findings
+}
+
+pub(super) async fn loss(pace: Pace) -> Findings {
+    let mut findings = Findings::default();
+    let namespace = NetworkNamespace::start();
+    let server = namespace.place(RedisServer::builder()).start();
+    let large = connected(server.url_at(server.addr())).await;
+    let time = pace.of(Duration::from_secs(10), Duration::from_secs(3));
+    let mut measure = async |what: String| {
+        let load = Load::start(&large, 16, (0..1_000_u64).map(Key::from));
+        sleep(time).await;
+        let samples: Vec<Sample> = load.end_answered().await;
+        longest(&mut findings, &format!("{what}: longest check"), &samples);
+        let asked = format!("{what}: decided without the store");
+        findings.shown(asked, degraded(&samples), "%");
+    };
+    if network_namespace::has_filter() {
+        for percent in [1, 5, 20] {
+            namespace.drop_packets(percent);
+            measure(format!("{percent} % of packets lost")).await;
+        }
+        namespace.drop_packets(0);
+    } else {
+        println!("*** N6: LOST PACKETS ARE NOT RAISED: nft is missing ***");
     }
     decides(&large, "acme").await;
-    let made = received() - before;
-    let samples = load.end().await;
-    let degraded = degraded(&samples);
-    let share = 100.0 * degraded / samples.len() as f64;
-    findings.percent(
-        "checks decided without the store, a kill each 100 ms",
-        share,
-    );
-    let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings
-        .count("checks without an answer", refused as f64)
-        .at_most(0.0);
-    findings
-        .count("new connections per kill", made / f64::from(kills))
-        .at_most(1.0);
-    findings.keys(server.keys_and_expires());
+    namespace.limit_rate(512);
+    measure("512 kbit/s".to_owned()).await;
     findings
 }
 
-pub(super) async fn nonsense(pace: Pace) -> Findings {
+/// A hosts file of this mount namespace, in the place of the system's until it is dropped.
+struct Hosts(TempDir);
+
+impl Hosts {
+    fn new() -> Self {
+        let hosts = Self(tempfile::tempdir().expect("a temporary directory can be made"));
+        hosts.write("");
+        let mut mount = Command::new("mount");
+        mount.arg("--bind").arg(hosts.0.path().join("hosts"));
+        let mounted = mount.arg("/etc/hosts").status();
+        let is_over = mounted.is_ok_and(|status| status.success());
+        assert!(is_over, "/etc/hosts cannot be laid over");
+        hosts
+    }
+
+    fn write(&self, line: &str) {
+        let lines = format!("127.0.0.1 localhost\n{line}\n");
+        fs::write(self.0.path().join("hosts"), lines).expect("it is our directory");
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("/etc/hosts").status();
+    }
+}
+
+pub(super) async fn name(pace: Pace) -> Findings {
+    const NAME: &str = "limits.test";
     let mut findings = Findings::default();
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.addr());
-    let before = memory();
-    let words = [
-        &b"!?*\r\n$-9\r\n"[..],
-        b"+OK\r\n",
-        b"$3\r\nabc\r\n",
-        b"*0\r\n",
-        b"_\r\n",
-        b">2\r\n+a\r\n+b\r\n",
-        b"HTTP/1.1 400\r\n\r\n",
-    ];
-    let huge = [&b"$536870912\r\n"[..], b"*1000000\r\n"];
-    let modes = words
-        .into_iter()
-        .chain(huge)
-        .map(|bytes| Mode::Garbage(bytes.to_vec()));
-    let cuts = [0, 1, 2, 3, 5, 8, 13, 21]
-        .into_iter()
-        .flat_map(|at| [Mode::CutAfter(at), Mode::ResetAfter(at)]);
-    let modes: Vec<Mode> = modes
-        .chain(cuts)
-        .chain([Mode::Trickle(Duration::from_millis(1)), Mode::Refuse])
-        .collect();
-    let (mut next, mut wrong, mut right) = (0, 0, 0);
-    let mut most = before;
-    for _ in 0..pace.of(3, 1) {
-        for mode in &modes {
-            let store = RedisStore::open(proxy.url()).expect("a store");
-            let large = limiter(&store, LARGE, Outage::Closed);
-            proxy.set(Mode::Pass);
-            decides(&large, "acme").await;
-            proxy.set(mode.clone());
-            crowd(&large, &mut next, &mut right, &mut wrong).await;
-            most = most.max(memory());
-            proxy.set(Mode::Pass);
-            decides(&large, "acme").await;
-            crowd(&large, &mut next, &mut right, &mut wrong).await;
-        }
-    }
-    assert!(right > 0);
-    findings
-        .count(
-            format!("decisions misread, of {}", right + wrong),
-            f64::from(wrong),
-        )
-        .at_most(0.0);
-    findings
-        .figure(
-            "memory of the process, growth",
-            (most - before).max(0.0),
-            " MiB",
-        )
-        .at_most(32.0);
-    findings.keys(server.keys_and_expires());
-    findings
-}
-
-/// Makes a hundred checks at once, each with a key and a cost of its own, which the answer has to
-/// show.
-async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32) {
-    let tasks: Vec<_> = (0..100)
-        .map(|_| {
-            *next += 1;
-            let (large, key, cost) = (large.clone(), *next, *next % 5_000 + 1);
-            tokio::spawn(async move {
-                let decision = large
-                    .check(("crowd", key))
-                    .cost(Cost::new(cost))
-                    .await
-                    .ok()?;
-                Some(decision.states().next()?.remaining() == AMOUNT - cost)
-            })
+    assert!(network_namespace::is_inside());
+    let hosts = Hosts::new();
+    let mut after = Duration::ZERO;
+    for _ in 0..pace.of(5, 2) {
+        let old = Arc::new(RedisServer::start());
+        let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
+        let new = RedisServer::builder().address(elsewhere).port(old.port());
+        let new = new.start();
+        hosts.write(&format!("127.0.0.1 {NAME}"));
+        let large = connected(format!("redis://{NAME}:{}/", old.port())).await;
+        let load = Load::start(&large, 8, ["acme".into()]);
+        hosts.write(&format!("{elsewhere} {NAME}"));
+        let gone = Instant::now();
+        kill(&old).await;
+        until("checks at the new server", async || {
+            new.calls("evalsha") + new.calls("eval") > 0
         })
-        .collect();
-    for task in tasks {
-        match task.await.expect("a task") {
-            Some(true) => *right += 1,
-            Some(false) => *wrong += 1,
-            None => {}
-        }
+        .await;
+        after = after.max(decides(&large, "acme").await - gone);
+        load.end_answered().await;
     }
-}
-
-/// Returns the resident memory of this process in MiB.
-pub(super) fn memory() -> f64 {
-    let pages = fs::read_to_string("/proc/self/statm").expect("linux tells");
-    let pages: f64 = pages
-        .split(' ')
-        .nth(1)
-        .and_then(|it| it.parse().ok())
-        .expect("a number of pages");
-    pages * rustix::param::page_size() as f64 / 1_048_576.0
+    let asked = "from the end of the old server to a decision of the new one, longest";
+    findings.at_most(200.0, asked, millis(after), "ms");
+    findings
 }

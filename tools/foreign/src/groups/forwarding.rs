@@ -6,113 +6,91 @@ use serde_json::{Value, json};
 use tollgate_tests::{Process, ports};
 
 use crate::{
-    case::Line,
     clients::Clients,
     envoy::{self, Envoy, Listener},
 };
-
-/// A setting of Envoy and of the example.
-struct Setting {
-    row: &'static str,
-    /// The address that a request without a spoof counts for. `{client}` is that of the client.
-    counts_for: &'static str,
-    /// The spoofs that get through: a list in the script.
-    through: &'static str,
-    port: u16,
-}
 
 /// Only Envoy's own address is trusted. The clients have other addresses of the same interface.
 const ONLY_ENVOY: &str = "127.0.0.9/32";
 const EVERYBODY_HERE: &str = "127.0.0.0/8";
 const NOBODY_HERE: &str = "10.0.0.0/8";
 
-pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
-    let (_app, app) = behind_a_proxy(ONLY_ENVOY);
-    // Envoy's own address counts under these two settings, so each has a counter of its own.
-    let (_spoofed, spoofed) = behind_a_proxy(ONLY_ENVOY);
-    let (_skipped, skipped) = behind_a_proxy(ONLY_ENVOY);
-    let (_trusting, trusting) = behind_a_proxy(EVERYBODY_HERE);
-    let (_distrusting, distrusting) = behind_a_proxy(NOBODY_HERE);
+pub(crate) fn run(clients: &Clients, _is_quick: bool) {
+    // Envoy's own address counts under wrong settings, so each has a counter of its own.
+    let apps = [
+        ONLY_ENVOY,
+        ONLY_ENVOY,
+        ONLY_ENVOY,
+        EVERYBODY_HERE,
+        NOBODY_HERE,
+    ]
+    .map(behind_a_proxy);
+    let [app, spoofed, skipped, trusting, distrusting] =
+        apps.each_ref().map(|(_, address)| *address);
     let edge = json!({"use_remote_address": true});
-
-    let mut listeners = Vec::new();
-    let mut settings = Vec::new();
-    let mut add = |row, listener: Listener, counts_for, through| {
-        settings.push(Setting {
-            row,
-            counts_for,
-            through,
-            port: listener.port(),
-        });
-        listeners.push(listener);
-    };
-    add(
-        "right: `use_remote_address: true`",
-        Listener::to(app).with(edge.clone()),
-        "{client}",
-        "none",
-    );
-    let inner =
-        Listener::to(app).with(json!({"use_remote_address": true, "xff_num_trusted_hops": 1}));
+    let one_hop = json!({"use_remote_address": true, "xff_num_trusted_hops": 1});
+    let inner = Listener::to(app).with(one_hop.clone());
     let outer = Listener::to(inner.address()).with(edge.clone());
-    add(
-        "right: two Envoys, the inner one with `xff_num_trusted_hops: 1`",
-        outer,
-        "{client}",
-        "none",
-    );
-    let hops = json!({"use_remote_address": true, "xff_num_trusted_hops": 1});
-    add(
-        "right: one Envoy with `xff_num_trusted_hops: 1`",
-        Listener::to(app).with(hops),
-        "{client}",
-        "none",
-    );
-    add(
-        "wrong: `use_remote_address: false`",
-        Listener::to(spoofed).with(json!({"use_remote_address": false})),
-        envoy::SOURCE,
-        "not appended",
-    );
     let skip = json!({"use_remote_address": true, "skip_xff_append": true});
-    add(
-        "wrong: `skip_xff_append: true`",
-        Listener::to(skipped).with(skip),
-        envoy::SOURCE,
-        "not appended",
-    );
-    add(
-        "wrong: the example trusts its clients",
-        Listener::to(trusting).with(edge.clone()),
-        "{client}",
-        "clients trusted",
-    );
-    add(
-        "safe, one quota for all: the example does not trust Envoy",
-        Listener::to(distrusting).with(edge),
-        envoy::SOURCE,
-        "none",
-    );
-    settings.push(Setting {
-        row: "right: past Envoy, straight to the example",
-        counts_for: "{client}",
-        through: "none",
-        port: app.port(),
-    });
-
-    listeners.push(inner);
-    let _envoy = Envoy::start(&clients.envoy, &listeners);
-    let settings: Vec<_> = settings.iter().map(Setting::argument).collect();
-    clients.run(
-        "forwarding.py",
-        &json!({"settings": settings, "proxy": envoy::SOURCE}),
-    )
-}
-
-impl Setting {
-    fn argument(&self) -> Value {
-        json!({"row": self.row, "counts_for": self.counts_for, "through": self.through, "port": self.port})
+    let (client, proxy) = ("{client}", envoy::SOURCE);
+    // The setting, the address for which a request without a spoof counts, and the spoofs that get
+    // through: a list in the script.
+    let settings = [
+        (
+            "right: `use_remote_address: true`",
+            Listener::to(app).with(edge.clone()),
+            client,
+            "none",
+        ),
+        (
+            "right: two Envoys, the inner one with `xff_num_trusted_hops: 1`",
+            outer,
+            client,
+            "none",
+        ),
+        (
+            "right: one Envoy with `xff_num_trusted_hops: 1`",
+            Listener::to(app).with(one_hop),
+            client,
+            "none",
+        ),
+        (
+            "wrong: `use_remote_address: false`",
+            Listener::to(spoofed).with(json!({"use_remote_address": false})),
+            proxy,
+            "not appended",
+        ),
+        (
+            "wrong: `skip_xff_append: true`",
+            Listener::to(skipped).with(skip),
+            proxy,
+            "not appended",
+        ),
+        (
+            "wrong: the example trusts its clients",
+            Listener::to(trusting).with(edge.clone()),
+            client,
+            "clients trusted",
+        ),
+        (
+            "safe, one quota for all: the example does not trust Envoy",
+            Listener::to(distrusting).with(edge),
+            proxy,
+            "none",
+        ),
+    ];
+    let row = |row: &str, port: u16, counts_for: &str, through: &str| -> Value {
+        json!({"row": row, "counts_for": counts_for, "through": through, "port": port})
+    };
+    let straight = "right: past Envoy, straight to the example";
+    let mut rows = vec![row(straight, app.port(), client, "none")];
+    let mut listeners = vec![inner];
+    for (name, listener, counts_for, through) in settings {
+        rows.push(row(name, listener.port(), counts_for, through));
+        listeners.push(listener);
     }
+    let _envoy = Envoy::start(&clients.envoy, &listeners);
+    clients.run("forwarding.py", &json!({"settings": rows, "proxy": proxy}));
 }
 
 /// Starts the example with these trusted networks.

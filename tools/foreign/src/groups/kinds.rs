@@ -3,17 +3,19 @@
 use serde_json::json;
 
 use crate::{
-    case::Line,
     clients::Clients,
-    envoy::{Envoy, Listener, TYPES},
+    envoy::{self, Envoy, Listener},
     servers::{Hosted, kinds},
 };
 
-pub(crate) fn run(clients: &Clients, is_quick: bool) -> Vec<Line> {
+pub(crate) fn run(clients: &Clients, is_quick: bool) {
     let server = Hosted::start(kinds::router());
     // It reads the body before it asks the server.
-    let buffer = json!({"@type": format!("{TYPES}.filters.http.buffer.v3.Buffer"), "max_request_bytes": 16_777_216});
-    let buffer = json!({"name": "envoy.filters.http.buffer", "typed_config": buffer});
+    let buffer = envoy::filter(
+        "buffer",
+        "buffer.v3.Buffer",
+        json!({"max_request_bytes": 16_777_216}),
+    );
     let to_server = || Listener::to(server.address());
     let listeners = [to_server(), to_server().grpc(), to_server().filter(buffer)];
     let _envoy = Envoy::start(&clients.envoy, &listeners);
@@ -26,5 +28,5 @@ pub(crate) fn run(clients: &Clients, is_quick: bool) -> Vec<Line> {
         "buffered": buffered,
         "uploads": if is_quick { 3 } else { 20 },
     });
-    clients.run("kinds.py", &arguments)
+    clients.run("kinds.py", &arguments);
 }

@@ -7,14 +7,11 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     body::{Body, Bytes},
-    extract::{Request, State},
-    http::{HeaderValue, Response, StatusCode, header},
+    extract::{Request, State, WebSocketUpgrade},
+    http::{Response, StatusCode},
     routing::{get, post},
 };
-use base64::{Engine, engine::general_purpose::STANDARD};
-use hyper_util::rt::TokioIo;
-use sha1_smol::Sha1;
-use tokio::{io::AsyncWriteExt, runtime::Runtime};
+use tokio::runtime::Runtime;
 use tollgate::{
     Limiter, MemoryStore, Policy, Quota,
     permits::{Concurrency, ConcurrencyLimiter},
@@ -28,29 +25,19 @@ use tollgate_tower::{
 
 const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
 
-/// Appended to the key of a handshake (RFC 6455, section 1.3).
-const HANDSHAKE: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-
-/// A text frame `hello` and a frame that closes the connection, as servers send them (RFC 6455,
-/// section 5.2).
-const HELLO_AND_CLOSE: &[u8] = b"\x81\x05hello\x88\x02\x03\xe8";
+/// Returns a limiter whose clock stands still, so that a wait is the same however slow the client is.
+fn limiter() -> Limiter {
+    let clock = Clock::manual(1_800_000_000_000_000);
+    Limiter::new(MemoryStore::builder().clock(clock).build(), ONE)
+}
 
 pub(crate) fn router() -> Router {
-    let store = MemoryStore::builder()
-        .clock(Clock::manual(1_800_000_000_000_000))
-        .build();
-    let layer = RateLimitLayer::new(Limiter::new(store, ONE), Header::new("x-key"));
+    let post_length = post(|body: Bytes| async move { format!("{} bytes\n", body.len()) });
+    let hello = get(|| async { "hello\n" }).options(|| async { StatusCode::NO_CONTENT });
     Router::new()
-        .route(
-            "/",
-            get(|| async { "hello\n" }).options(|| async { StatusCode::NO_CONTENT }),
-        )
-        .route(
-            "/",
-            post(|body: Bytes| async move { format!("{} bytes\n", body.len()) }),
-        )
+        .route("/", hello.merge(post_length))
         .route("/websocket", get(websocket))
-        .layer(layer)
+        .layer(RateLimitLayer::new(limiter(), Header::new("x-key")))
         // Not limited: a client asks it after a denied upload, to see that the connection still
         // works.
         .route("/free", get(|| async { "free\n" }))
@@ -60,15 +47,9 @@ pub(crate) fn router() -> Router {
 /// Denies uploads before their bodies were read.
 fn refusals() -> Router {
     let spent = || {
-        let limiter = Limiter::new(
-            MemoryStore::builder()
-                .clock(Clock::manual(1_800_000_000_000_000))
-                .build(),
-            ONE,
-        );
-        let first =
-            block_on(limiter.check("all").into_future()).expect("the store is in the process");
-        assert!(first.is_allowed());
+        let limiter = limiter();
+        let first = block_on(limiter.check("all").into_future());
+        assert!(first.expect("the store is in the process").is_allowed());
         limiter
     };
     let layer = RateLimitLayer::new(spent(), Global);
@@ -76,16 +57,12 @@ fn refusals() -> Router {
     let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("permits", 1));
     let held = Arc::new(block_on(permits.acquire("all")).expect("the store is in the process"));
     let admitted = || post(|| async { "admitted\n" });
+    let with_permits = ConcurrencyLayer::new(permits, Global);
+    let refusing = post(refuse).layer(DrainLayer::new()).with_state(handler);
     Router::new()
         .route("/layer", admitted().layer(layer))
-        .route(
-            "/permits",
-            admitted().layer(ConcurrencyLayer::new(permits, Global)),
-        )
-        .route(
-            "/handler",
-            post(refuse).layer(DrainLayer::new()).with_state(handler),
-        )
+        .route("/permits", admitted().layer(with_permits))
+        .route("/handler", refusing)
         // The router holds the permit.
         .layer(Extension(held))
 }
@@ -106,31 +83,6 @@ async fn refuse(
 }
 
 /// Accepts a WebSocket, and sends one message.
-async fn websocket(request: Request) -> Response<String> {
-    let key = request
-        .headers()
-        .get(header::SEC_WEBSOCKET_KEY)
-        .map(|key| [key.as_bytes(), HANDSHAKE.as_bytes()].concat());
-    let mut response = Response::new(String::new());
-    let Some(key) = key else {
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-        return response;
-    };
-    tokio::spawn(async move {
-        if let Ok(upgraded) = hyper::upgrade::on(request).await {
-            let mut upgraded = TokioIo::new(upgraded);
-            let _ = upgraded.write_all(HELLO_AND_CLOSE).await;
-            let _ = upgraded.shutdown().await;
-        }
-    });
-    let accept = STANDARD.encode(Sha1::from(key).digest().bytes());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(
-        header::SEC_WEBSOCKET_ACCEPT,
-        accept.parse().expect("base64 is a valid value"),
-    );
-    response
+async fn websocket(upgrade: WebSocketUpgrade) -> Response<Body> {
+    upgrade.on_upgrade(async |mut socket| drop(socket.send("hello".into()).await))
 }

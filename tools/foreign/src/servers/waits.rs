@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -28,55 +28,38 @@ pub(crate) struct Seen(Arc<Mutex<HashMap<String, u64>>>);
 impl Seen {
     /// Returns the router with all its requests counted, and with the route that returns the
     /// counts.
-    pub(crate) fn watch(&self, router: Router) -> Router {
-        let (counter, reader) = (self.clone(), self.clone());
+    pub(crate) fn watch(self, router: Router) -> Router {
+        let counter = self.clone();
         let count = move |request: Request, next: Next| {
-            counter.add(&request);
+            let key = request.headers().get("x-key");
+            if let Some(key) = key.and_then(|key| key.to_str().ok()) {
+                *counter.counts().entry(key.to_owned()).or_default() += 1;
+            }
             next.run(request)
         };
-        let read = move |Path(key): Path<String>| async move { reader.of(&key).to_string() };
+        let read = move |Path(key): Path<String>| async move {
+            self.counts()
+                .get(&key)
+                .copied()
+                .unwrap_or_default()
+                .to_string()
+        };
         router
             .layer(middleware::from_fn(count))
             .route("/seen/{key}", get(read))
     }
 
-    fn add(&self, request: &Request) {
-        if let Some(key) = request
-            .headers()
-            .get("x-key")
-            .and_then(|key| key.to_str().ok())
-        {
-            *self
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .entry(key.to_owned())
-                .or_default() += 1;
-        }
-    }
-
-    fn of(&self, key: &str) -> u64 {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .copied()
-            .unwrap_or_default()
+    fn counts(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 pub(crate) fn router() -> Router {
-    let limited = formats()
-        .into_iter()
-        .fold(Router::new(), |router, (name, format)| {
-            let limiter = Limiter::new(MemoryStore::new(), SLOW);
-            let layer = RateLimitLayer::builder(limiter, Header::new("x-key"))
-                .header_format(format)
-                .build();
-            router.route(
-                &format!("/{name}"),
-                get(|| async { "hello\n" }).layer(layer),
-            )
-        });
-    Seen::default().watch(limited)
+    let limited = formats().map(|(name, format)| {
+        let limiter = Limiter::new(MemoryStore::new(), SLOW);
+        let layer = RateLimitLayer::builder(limiter, Header::new("x-key"));
+        let hello = get(|| async { "hello\n" }).layer(layer.header_format(format).build());
+        Router::new().route(&format!("/{name}"), hello)
+    });
+    Seen::default().watch(limited.into_iter().fold(Router::new(), Router::merge))
 }

@@ -1,5 +1,6 @@
 //! `MessageLayer`.
 
+mod counted;
 mod framing;
 mod handlers;
 

@@ -18,7 +18,7 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 /// service always has *c* requests to work on, and the others wait for about half of the service
 /// time.
 ///
-/// The formula is that of `Gradient2Limit` in Netflix'
+/// The formula comes from `Gradient2Limit` in Netflix'
 /// [concurrency-limits](https://github.com/Netflix/concurrency-limits). The baseline differs. There
 /// it is a mean of all windows, and a service that is always saturated gets a limit that grows up
 /// to its maximum. Here windows with a queue do not raise the baseline:

@@ -55,28 +55,14 @@ impl TrustedProxies {
     /// Prefer [`networks`](Self::networks): when a CDN changes the number of its proxies, all
     /// clients share one quota or choose their addresses. A request with fewer addresses has the
     /// key of its peer.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use std::{net::SocketAddr, num::NonZeroU8};
-    /// use tollgate_tower::key::{ForwardedIp, TrustedProxies};
-    ///
-    /// // One load balancer, whose address changes.
-    /// let client = ForwardedIp::x_forwarded_for(TrustedProxies::hops(NonZeroU8::new(1).unwrap()));
-    ///
-    /// let peer: SocketAddr = "198.51.100.1:80".parse().unwrap();
-    /// let request = Request::builder().extension(peer).header("x-forwarded-for", "1.1.1.1, 203.0.113.7");
-    /// let (parts, ()) = request.body(()).unwrap().into_parts();
-    /// assert_eq!(client.address(&parts).unwrap().to_string(), "203.0.113.7");
-    /// ```
     #[must_use]
     pub const fn hops(hops: NonZeroU8) -> Self {
         Self(Kind::Hops(hops))
     }
 
-    pub(super) fn contains_peer(&self, peer: IpAddr) -> bool {
+    pub(super) fn contains(&self, proxy: IpAddr) -> bool {
         match &self.0 {
-            Kind::Networks(networks) => networks.iter().any(|network| network.contains(peer)),
+            Kind::Networks(networks) => networks.iter().any(|network| network.contains(proxy)),
             Kind::Hops(_) => true,
         }
     }
@@ -88,48 +74,33 @@ impl TrustedProxies {
         peer: IpAddr,
         mut hops: impl Iterator<Item = Option<IpAddr>>,
     ) -> IpAddr {
-        match &self.0 {
-            Kind::Networks(networks) => {
-                let mut client = peer;
-                for _ in 0..MAX_HOPS {
-                    if !networks.iter().any(|network| network.contains(client)) {
-                        return client;
-                    }
-                    match hops.next() {
-                        Some(Some(address)) => client = address,
-                        Some(None) => {
-                            tracing::debug!(
-                                "a trusted proxy names no client address, the address of the proxy is used"
-                            );
-                            return client;
-                        }
-                        None => return client,
-                    }
-                }
-                client
+        let (most, may_be_short) = match &self.0 {
+            Kind::Networks(_) => (MAX_HOPS, true),
+            Kind::Hops(count) => (count.get().into(), false),
+        };
+        let mut client = peer;
+        for _ in 0..most {
+            if !self.contains(client) {
+                return client;
             }
-            Kind::Hops(count) => {
-                let mut client = peer;
-                for _ in 0..count.get() {
-                    match hops.next() {
-                        Some(Some(address)) => client = address,
-                        Some(None) => {
-                            tracing::debug!(
-                                "a trusted proxy names no client address, the address of the proxy is used"
-                            );
-                            return client;
-                        }
-                        None => {
-                            tracing::debug!(
-                                "a request came through fewer proxies than configured, the address of its peer is used"
-                            );
-                            return peer;
-                        }
-                    }
+            match hops.next() {
+                Some(Some(address)) => client = address,
+                Some(None) => {
+                    tracing::debug!(
+                        "a trusted proxy names no client address, the address of the proxy is used"
+                    );
+                    return client;
                 }
-                client
+                None if may_be_short => return client,
+                None => {
+                    tracing::debug!(
+                        "a request came through fewer proxies than configured, the address of its peer is used"
+                    );
+                    return peer;
+                }
             }
         }
+        client
     }
 }
 

@@ -26,26 +26,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// When an inner layer denies a request and this layer refunds it, `Retry-After` is the wait of
     /// the inner layer.
-    ///
-    /// ```
-    /// # use http::{Request, Response, StatusCode};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("login", Quota::per_day(5)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// // Charges failed log-ins only. `|status| !status.is_server_error()` would refund the failures of
-    /// // the server.
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .charge_on(|status| status == StatusCode::UNAUTHORIZED)
-    ///     .build();
-    ///
-    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(response.status(), StatusCode::OK);
-    /// assert_eq!(limiter.peek("all").await.unwrap().state("login").unwrap().remaining(), 5);
-    /// # }
-    /// ```
     pub fn charge_on(
         self,
         is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static,
@@ -206,27 +186,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// initial [cost](tollgate::limiter::PolicyState::cost). A policy that the result does not name
     /// keeps its initial charge. The option replaces [`final_cost`](Self::final_cost), and
     /// otherwise works in the same way.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// # let quota = Quota::per_day(10_000);
-    /// # let limiter = Limiter::new(MemoryStore::new(), [Policy::fixed_window("requests", quota), Policy::fixed_window("tokens", quota)]);
-    /// // One request, and an estimate of its tokens.
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .costs(|_| [("requests", 1), ("tokens", 4_000)])
-    ///     .final_costs(|_outcome, _decision| [("tokens", 700)])
-    ///     .build();
-    ///
-    /// layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// let state = limiter.peek("all").await.unwrap();
-    /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("tokens").unwrap().remaining()), (9_999, 9_300));
-    /// # }
-    /// ```
     pub fn final_costs<C: Into<Costs>>(
         mut self,
         final_costs: impl Fn(Outcome<'_>, &Decision) -> C + Send + Sync + 'static,

@@ -17,27 +17,6 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Selects several rate limit header formats. Each response carries the headers of all of them.
     ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// use tollgate_tower::{HeaderFormat, QuotaUnit, RateLimitLayer, key::Global};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("tokens", Quota::per_minute(1000)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
-    ///     .header_formats([HeaderFormat::Ietf08, HeaderFormat::OpenAi])
-    ///     .quota_unit(QuotaUnit::TOKENS)
-    ///     .build();
-    ///
-    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(response.headers()["ratelimit"], r#""tokens";r=999;t=60"#);
-    /// assert_eq!(response.headers()["x-ratelimit-remaining-tokens"], "999");
-    /// assert_eq!(response.headers()["x-ratelimit-reset-tokens"], "1m0s");
-    /// # }
-    /// ```
-    ///
     /// # Panics
     ///
     /// Panics if two formats have a rate limit header in common, such as `Ietf08` and `Ietf07`.
@@ -63,25 +42,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// formats [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have
     /// headers for each unit. All other formats show no units. If the policies count different
     /// units, use [`quota_units`](Self::quota_units).
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// use tollgate_tower::{QuotaUnit, RateLimitLayer, key::Global};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("uploads", Quota::per_hour(1_000_000)));
-    /// let layer = RateLimitLayer::builder(limiter, Global)
-    ///     .cost(|_| Cost::new(4096))
-    ///     .quota_unit(QuotaUnit::CONTENT_BYTES)
-    ///     .build();
-    ///
-    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(response.headers()["ratelimit-policy"], r#""uploads";q=1000000;qu="content-bytes";w=3600"#);
-    /// # }
-    /// ```
     pub fn quota_unit(mut self, unit: QuotaUnit) -> Self {
         self.headers().units.others = Some(unit);
         self
@@ -172,24 +132,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// response. It is the same in `Retry-After`, in the problem document, and in the time of each
     /// spent policy in the rate limit headers. The headers of policies with remaining units do not
     /// change.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("minute", Quota::per_minute(1)));
-    /// let layer = RateLimitLayer::builder(limiter, Global).retry_jitter(Duration::from_secs(10)).build();
-    ///
-    /// let _ = layer.layer(service.clone()).oneshot(Request::new(())).await;
-    /// let denied = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// let seconds: u64 = denied.headers()["retry-after"].to_str().unwrap().parse().unwrap();
-    /// assert!((60..=70).contains(&seconds));
-    /// # }
-    /// ```
     pub fn retry_jitter(mut self, max: Duration) -> Self {
         self.gate.retry_jitter = max;
         self
@@ -204,37 +146,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// those of one replica. The header shows the state of your servers to strangers, so turn it on
     /// for internal services only. With [`expose_headers`](Self::expose_headers), scripts in
     /// browsers may read it.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{
-    /// #     Decision, Error, ErrorKind, Key, Limiter, Policy, Quota, Store,
-    /// #     store::{Check, CheckFuture, StoreFuture},
-    /// # };
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # struct Unavailable;
-    /// # impl Store for Unavailable {
-    /// #     fn check(&self, _: Check<'_>) -> CheckFuture {
-    /// #         StoreFuture::ready(Err(Error::new(ErrorKind::Timeout, "no answer")))
-    /// #     }
-    /// #     fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-    /// #         StoreFuture::ready(Ok(()))
-    /// #     }
-    /// #     fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
-    /// #         StoreFuture::ready(Ok(()))
-    /// #     }
-    /// # }
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// // The store of this limiter does not answer.
-    /// let limiter = Limiter::new(Unavailable, Policy::fixed_window("day", Quota::per_day(100)));
-    /// let layer = RateLimitLayer::builder(limiter, Global).mark_degraded(true).build();
-    ///
-    /// let response = layer.layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(response.headers()["tollgate-degraded"], "timeout");
-    /// # }
-    /// ```
     pub fn mark_degraded(mut self, mark: bool) -> Self {
         self.headers().marks_degraded = mark;
         self

@@ -63,23 +63,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// A request with a cost of zero passes, and its response carries the rate limit headers. A
     /// cost above the burst of a policy can never fit: the response is 413.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .cost(|parts| if parts.method.is_safe() { Cost::ONE } else { Cost::new(5) })
-    ///     .build();
-    ///
-    /// layer.layer(service).oneshot(Request::post("/").body(()).unwrap()).await.unwrap();
-    /// assert_eq!(limiter.peek("all").await.unwrap().state("rows").unwrap().remaining(), 95);
-    /// # }
-    /// ```
     pub fn cost(mut self, cost: impl Fn(&Parts) -> Cost + Send + Sync + 'static) -> Self {
         self.options.cost = Some(CostOf::One(Box::new(cost)));
         self
@@ -248,23 +231,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// holds for every request without a limit: of an allowed [network](Self::networks), of an
     /// exempt [tier](crate::TieredLimiters::exempt), and without a key under
     /// [`or_exempt`](crate::KeyExtractor::or_exempt).
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(100)));
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
-    ///     .exempt(|parts| parts.uri.path() == "/healthz")
-    ///     .build();
-    ///
-    /// layer.layer(service).oneshot(Request::get("/healthz").body(()).unwrap()).await.unwrap();
-    /// assert_eq!(limiter.peek("all").await.unwrap().state("daily").unwrap().remaining(), 100);
-    /// # }
-    /// ```
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.gate.exempt = Some(Box::new(exempt));
         self
@@ -277,36 +243,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// [`ForwardedIp::address`](crate::key::ForwardedIp::address) does. A request without an
     /// address is rejected in the same way as a request without a key. [Exempt](Self::exempt)
     /// requests are not looked up. In [shadow mode](Self::shadow) no request is rejected.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// use std::net::SocketAddr;
-    /// use tollgate_tower::{RateLimitLayer, key::{Networks, PeerIp}};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
-    /// let networks = Networks::parse("10.0.0.0/8", "192.0.2.0/24").unwrap();
-    /// let layer = RateLimitLayer::builder(limiter, PeerIp)
-    ///     .networks(networks.clone(), |parts| PeerIp.address(parts))
-    ///     .build();
-    /// let service = layer.layer(service);
-    /// let status = async |address: &str| {
-    ///     let peer: SocketAddr = format!("{address}:443").parse().unwrap();
-    ///     let request = Request::builder().extension(peer).body(()).unwrap();
-    ///     service.clone().oneshot(request).await.unwrap().status().as_u16()
-    /// };
-    /// assert_eq!([status("10.0.0.1").await, status("10.0.0.1").await], [200, 200]);
-    /// assert_eq!(status("192.0.2.7").await, 403);
-    /// assert_eq!([status("203.0.113.5").await, status("203.0.113.5").await], [200, 429]);
-    ///
-    /// // While the service runs:
-    /// networks.replace([], []).unwrap();
-    /// assert_eq!([status("192.0.2.7").await, status("192.0.2.7").await], [200, 429]);
-    /// # }
-    /// ```
     pub fn networks(
         mut self,
         networks: Networks,
@@ -382,23 +318,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// A trial delays nobody. In a [leaky bucket](tollgate::Algorithm::LeakyBucket), requests have
     /// their places in the queue and pass at once. With [`wait`](Self::wait), a request that would
     /// wait for quota counts as denied.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
-    /// let layer = RateLimitLayer::builder(limiter, Global).shadow(true).build();
-    ///
-    /// for _ in 0..2 {
-    ///     let response = layer.layer(service.clone()).oneshot(Request::new(())).await.unwrap();
-    ///     assert_eq!(response.status(), 200);
-    /// }
-    /// # }
-    /// ```
     #[doc(alias = "dry run")]
     pub fn shadow(self, is_shadow: bool) -> Self {
         self.enforcement(Enforcement::share(if is_shadow { 0 } else { 100 }))
@@ -417,35 +336,6 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// - When [several limiters](crate::LimiterSource::from_decider) decide a request together,
     ///   each has a key. Only those whose key is enforced can deny the request: see
     ///   [`JointCheck::is_enforced`](crate::JointCheck::is_enforced).
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Enforcement, Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Header};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let enforcement = Enforcement::share(0);
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
-    /// let layer = RateLimitLayer::builder(limiter, Header::new("x-tenant")).enforcement(enforcement.clone()).build();
-    /// let service = layer.layer(service);
-    /// let denied = async || {
-    ///     let mut denied = 0;
-    ///     for tenant in 0..100 {
-    ///         let request = Request::builder().header("x-tenant", tenant).body(()).unwrap();
-    ///         denied += usize::from(service.clone().oneshot(request).await.unwrap().status() == 429);
-    ///     }
-    ///     denied
-    /// };
-    /// assert_eq!((denied().await, denied().await), (0, 0));
-    ///
-    /// // While the service runs:
-    /// enforcement.set(30).unwrap();
-    /// assert!((15..45).contains(&denied().await));
-    /// enforcement.set(100).unwrap();
-    /// assert_eq!(denied().await, 100);
-    /// # }
-    /// ```
     pub fn enforcement(mut self, enforcement: Enforcement) -> Self {
         self.options.enforcement = Some(enforcement);
         self

@@ -120,23 +120,6 @@ impl<K, R> ReservationBuilder<K, R> {
     /// such a request is 413.
     ///
     /// Units that the meter counts beyond the burst are charged as a debt.
-    ///
-    /// ```
-    /// # use http::{Request, Response};
-    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    /// # use tollgate_tower::{RateLimitLayer, key::Global};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(100)));
-    /// let builder = || RateLimitLayer::builder(limiter.clone(), Global).reserve(|_| Cost::new(663));
-    /// let response = builder().build().layer(service.clone()).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(response.status(), 413);
-    ///
-    /// let response = builder().capped().build().layer(service).oneshot(Request::new(())).await.unwrap();
-    /// assert_eq!(response.status(), 200);
-    /// # }
-    /// ```
     pub fn capped(mut self) -> Self {
         self.options.is_capped = true;
         self

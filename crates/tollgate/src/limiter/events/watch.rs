@@ -62,7 +62,6 @@ impl Watch {
         }
     }
 
-    /// Shows an event to the observer.
     pub(crate) fn show(&self, event: &Event<'_>) {
         if let Some(observer) = &self.observer {
             event.show(&**observer);

@@ -57,14 +57,13 @@ struct CheckSeries {
     others: Lock<Vec<DenialCounter>>,
 }
 
-/// Counts the denials of the policies with one name.
 struct DenialCounter {
     policy: Box<str>,
     counter: Counter,
 }
 
-/// Bounds the names of policies that become label values of one limiter. The names may be those of
-/// its tenants. Denials by policies of further names are counted as `other`.
+/// Bounds the names of policies that become label values of one limiter, whose tenants may bring
+/// many. Denials by policies of further names are counted as `other`.
 const MAX_NAMES: usize = 64;
 
 const OTHER: &str = "other";
@@ -144,7 +143,6 @@ impl LimiterMetrics {
         }
     }
 
-    /// Counts a check without a decision.
     pub(crate) fn record_error(&self, name: &str, policies: &PolicySet, error: &Error) {
         self.checks(name, policies).failed.increment(1);
         self.errors.increment(error.kind(), ERRORS, name);
@@ -383,7 +381,6 @@ impl TenantMetrics {
         .increment(1);
     }
 
-    /// Sets the number of tenants in the cache.
     pub(crate) fn record_cached(&self, name: &str, cached: usize) {
         self.series(name).cached.set(cached as f64);
     }

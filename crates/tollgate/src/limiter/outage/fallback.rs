@@ -22,8 +22,8 @@ use crate::{
     store::{Check, Deadline, ReplicaGroup, ReservationId, Settlement},
 };
 
-/// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of
-/// an overload. Counts all checks, and shows them to the watch if there is one.
+/// Answers for a store that failed. Logs the begin and the end of an outage or an overload once
+/// each. Counts all checks, and shows them to the watch if there is one.
 ///
 /// An overload is not an outage: the store answers as many checks as it can.
 #[derive(Debug)]
@@ -372,12 +372,10 @@ where
     }
 }
 
-/// Returns when a check began.
 fn start(check: Check<'_>) -> Instant {
     start_of(check.deadline)
 }
 
-/// Returns when a call with this deadline began.
 fn start_of(deadline: Option<Deadline>) -> Instant {
     deadline.map_or_else(now, Deadline::start)
 }
@@ -461,77 +459,6 @@ impl Phase {
     /// Returns a time in microseconds, never 0.
     fn time(&self, at: Instant) -> u64 {
         (micros(at.saturating_duration_since(self.base)) + 1) & !AWAY
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{MemoryStore, Policy, Quota, limiter::outage::MAX_KEYS};
-
-    #[test]
-    fn an_outage_limits_the_outer_levels_of_keys_by_their_share() {
-        let policies = PolicySet::from([
-            Policy::token_bucket("outer", Quota::per_day(10)).at_level(1),
-            Policy::token_bucket("inner", Quota::per_day(4)),
-        ]);
-        let fallback = Fallback::new(
-            Weak::new(),
-            "levels".into(),
-            ReplicaGroup::new("levels", &policies),
-            Outage::local(2),
-            &MemoryStore::new(),
-            None,
-            None,
-        );
-        let store = fallback.local.as_ref().expect("a local share").store();
-        let is_allowed = |inner: u64| {
-            let key = Key::new("acme").child(inner);
-            let away = Error::new(ErrorKind::CircuitOpen, "away");
-            fallback
-                .answer(Check::new(&policies, &key, Cost::ONE), away)
-                .expect("a decision")
-                .is_allowed()
-        };
-        assert_eq!((0..1_000).filter(|&inner| is_allowed(inner)).count(), 5);
-        assert_eq!(
-            store.len(),
-            1 + 5,
-            "a denial by the outer level creates no inner state"
-        );
-    }
-
-    #[test]
-    fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
-        let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
-        let fallback = Fallback::new(
-            Weak::new(),
-            "day".into(),
-            ReplicaGroup::new("day", &policies),
-            Outage::default(),
-            &MemoryStore::new(),
-            None,
-            None,
-        );
-        let store = fallback.local.as_ref().expect("a local share").store();
-        let is_allowed = |key: Key| {
-            let check = Check::new(&policies, &key, Cost::ONE);
-            let away = Error::new(ErrorKind::CircuitOpen, "away");
-            fallback
-                .answer(check, away)
-                .expect("a decision")
-                .is_allowed()
-        };
-        while is_allowed(Key::new("spent")) {}
-        for key in 0..3 * MAX_KEYS.get() as u64 {
-            assert!(is_allowed(key.into()), "{key}");
-        }
-        assert!(
-            (MAX_KEYS.get() / 8 * 7..=MAX_KEYS.get()).contains(&store.len()),
-            "{} states",
-            store.len()
-        );
-        assert!(!is_allowed(Key::new("spent")));
     }
 }
 

@@ -52,17 +52,6 @@ pub enum Outage {
 impl Outage {
     /// Returns [`Outage::Local`] for this number of replicas.
     ///
-    /// ```
-    /// use tollgate::{Limiter, MemoryStore, Outage, Policy, Quota};
-    ///
-    /// const THREE_REPLICAS: Outage = Outage::local(3);
-    /// let limiter = Limiter::builder(MemoryStore::new())
-    ///     .policies(Policy::token_bucket("api", Quota::per_second(30)))
-    ///     .on_outage(THREE_REPLICAS)
-    ///     .build();
-    /// assert_eq!(limiter.policies().len(), 1);
-    /// ```
-    ///
     /// # Panics
     ///
     /// When `replicas` is 0. In a `const` this fails the build.
@@ -128,7 +117,6 @@ impl LocalShare {
         }
     }
 
-    /// Returns the store of the process.
     fn store(&self) -> &MemoryStore {
         self.store.get_or_init(|| {
             MemoryStore::builder()
@@ -168,149 +156,5 @@ impl LocalShare {
             self.store()
                 .commit_now(Check::of(policies, check.key, check.charge()), id, 1)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Cost, Costs, Key, Policy, PolicySet, Priority, Quota};
-
-    const DAILY: Policy = Policy::token_bucket("day", Quota::per_day(12));
-
-    fn replicas(number: u32) -> NonZeroU32 {
-        NonZeroU32::new(number).expect("not zero")
-    }
-
-    fn remaining(share: &LocalShare, policies: &PolicySet, key: &str, cost: u64) -> (bool, u64) {
-        let key = Key::new(key);
-        let decision = share.ask(
-            Check::new(policies, &key, Cost::new(cost)),
-            MemoryStore::decide,
-        );
-        let left = decision.states().next().expect("a policy").remaining();
-        (decision.is_allowed(), left)
-    }
-
-    #[test]
-    fn the_share_follows_the_count_and_starts_with_the_whole_quota() {
-        let (count, daily) = (ReplicaCount::new(), DAILY.into());
-        let share = LocalShare::new(NonZeroU32::MIN, Some(count.clone()), None);
-        assert_eq!(
-            (share.replicas(), remaining(&share, &daily, "a", 1)),
-            (replicas(1), (true, 11))
-        );
-        count.set(replicas(4));
-        assert_eq!(
-            (share.replicas(), remaining(&share, &daily, "b", 1)),
-            (replicas(4), (true, 2))
-        );
-        count.set(replicas(3));
-        assert_eq!(
-            (share.replicas(), remaining(&share, &daily, "c", 1)),
-            (replicas(3), (true, 3))
-        );
-        count.set(replicas(100));
-        assert_eq!(
-            remaining(&share, &daily, "d", 1),
-            (true, 0),
-            "each share is at least one unit"
-        );
-    }
-
-    #[test]
-    fn sets_with_other_quotas_have_shares_of_their_own_in_one_store() {
-        let share = LocalShare::new(replicas(4), None, None);
-        let quota = Quota::per_day(100);
-        let (daily, larger) = (
-            DAILY.into(),
-            DAILY.with_quota(quota).expect("a policy").into(),
-        );
-        assert_eq!(remaining(&share, &daily, "a", 1), (true, 2));
-        assert_eq!(remaining(&share, &larger, "b", 1), (true, 24));
-        assert_eq!(
-            remaining(&share, &larger, "a", 1),
-            (true, 23),
-            "the state belongs to the name of the policy"
-        );
-        assert_eq!(share.store().len(), 2);
-    }
-
-    #[test]
-    fn a_cost_above_what_its_rank_has_of_the_share_spends_that_and_no_more() {
-        let policies = Policy::fixed_window("day", Quota::per_day(100)).into();
-        let share = LocalShare::new(replicas(2), None, None);
-        let spends = |key: &str, cost: u64| {
-            let costs = Costs::new(Cost::new(cost)).with_priority(Priority::BACKGROUND);
-            let (key, charge) = (
-                Key::new(key),
-                costs
-                    .charge(&policies)
-                    .and_then(|charge| costs.priority().rank(&policies, charge))
-                    .expect("a cost within the share of the rank"),
-            );
-            let check = Check::of(&policies, &key, charge.borrow());
-            let look = share.ask(check, MemoryStore::look_now);
-            let decision = share.ask(check, MemoryStore::decide);
-            assert_eq!(look.is_allowed(), decision.is_allowed(), "{cost}");
-            decision.is_allowed().then(|| decision.cost().units())
-        };
-        // The rank has 30 of the 50 units of this replica.
-        for cost in 31..=60 {
-            assert_eq!(spends(&format!("fresh-{cost}"), cost), Some(30), "{cost}");
-            assert_eq!(spends(&format!("fresh-{cost}"), 1), None, "{cost}");
-        }
-        assert_eq!(
-            [1, 29, 40].map(|cost| spends("begun", cost)),
-            [Some(1), Some(29), None]
-        );
-    }
-
-    #[test]
-    fn a_cost_is_cut_for_each_policy_by_itself() {
-        let policies = PolicySet::from([DAILY, Policy::fixed_window("wide", Quota::per_day(100))]);
-        let (share, key) = (LocalShare::new(replicas(4), None, None), Key::new("acme"));
-        let decision = share.ask(
-            Check::new(&policies, &key, Cost::new(12)),
-            MemoryStore::decide,
-        );
-        let left = decision
-            .states()
-            .map(|state| state.remaining())
-            .collect::<Vec<_>>();
-        assert_eq!(
-            (decision.is_allowed(), left),
-            (true, vec![0, 13]),
-            "3 of 3 and 12 of 25"
-        );
-    }
-
-    #[test]
-    fn a_cost_that_fits_the_quota_and_not_the_share_spends_the_share_and_no_more() {
-        let sets: [PolicySet; 3] = [
-            DAILY.into(),
-            Policy::sliding_log("log", Quota::per_day(12)).into(),
-            [DAILY, Policy::fixed_window("wide", Quota::per_day(100))].into(),
-        ];
-        for policies in sets {
-            let share = LocalShare::new(replicas(4), None, None);
-            assert_eq!(
-                remaining(&share, &policies, "fresh", 12),
-                (true, 0),
-                "{policies:?}"
-            );
-            assert!(!remaining(&share, &policies, "fresh", 12).0, "{policies:?}");
-            assert!(!remaining(&share, &policies, "fresh", 1).0, "{policies:?}");
-            assert_eq!(
-                remaining(&share, &policies, "begun", 1),
-                (true, 2),
-                "{policies:?}"
-            );
-            assert_eq!(
-                remaining(&share, &policies, "begun", 12),
-                (false, 2),
-                "a part is not enough: {policies:?}"
-            );
-        }
     }
 }

@@ -68,18 +68,6 @@ pub struct ConcurrencyLimiter {
 impl Limiter {
     /// Creates a [`ConcurrencyLimiter`] on the store of this limiter, with its deadline and its
     /// [`Outage`](crate::Outage).
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, permits::Concurrency};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(10_000)));
-    /// let streams = limiter.concurrency(Concurrency::new("streams", 2));
-    /// assert!(limiter.check("acme").await?.is_allowed());
-    /// let permit = streams.acquire("acme").await?.expect("a permit is free");
-    /// assert_eq!(permit.in_flight(), 1);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn concurrency(&self, policy: Concurrency) -> ConcurrencyLimiter {
         ConcurrencyLimiter::on(Arc::clone(self.inner()), policy, Clock::since_boot())
@@ -129,19 +117,6 @@ impl ConcurrencyLimiter {
     /// stay valid under a lowered limit, and no further permit is granted until fewer than the new
     /// limit are held. A replica learns how many are held with its next call for the key, after a
     /// third of a [life](Concurrency::with_life) at the latest.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::num::NonZeroU32;
-    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
-    ///
-    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
-    /// let first = exports.acquire("acme").await?;
-    /// assert!(exports.acquire("acme").await?.is_err());
-    /// let two = exports.with_limit(NonZeroU32::new(2).expect("not zero"));
-    /// assert!(two.acquire("acme").await?.is_ok());
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn with_limit(&self, limit: NonZeroU32) -> Self {
         Self {
@@ -181,9 +156,9 @@ impl ConcurrencyLimiter {
     /// By default it does not wait.
     ///
     /// Callers of one key in this process are served in the order in which they came. The first of
-    /// them takes the permit that is given back in this process, and asks the store for those of
-    /// other replicas, every 10 to 250 ms. No more than [`max_waiting`](Concurrency::max_waiting)
-    /// callers wait; one more is denied at once.
+    /// them takes the permit that is given back in this process, and asks the store for one that
+    /// another replica gave back, every 10 to 250 ms. No more than
+    /// [`max_waiting`](Concurrency::max_waiting) callers wait; one more is denied at once.
     ///
     /// In an outage, permits that are idle in this process are handed out first.
     /// [`Outage::Local`](crate::Outage::Local) then hands out this replica's share of the limit, at
@@ -412,7 +387,6 @@ impl ConcurrencyLimiter {
     }
 }
 
-/// The outcome of an acquire: a permit, or a denial.
 type Acquired = Result<Permit, PermitDenied>;
 
 /// The bounds of the pause after which the first caller of a queue asks the store again.

@@ -32,7 +32,6 @@ pub struct Permit {
     acquired_us: u64,
 }
 
-/// Says where a permit comes from.
 pub(super) enum Source {
     /// Granted by the store.
     Store(Arc<Granted>),

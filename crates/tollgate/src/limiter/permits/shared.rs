@@ -32,7 +32,6 @@ const SHARDS: usize = 16;
 /// them is the one that would renew them.
 const FOREVER: Duration = Duration::from_secs(315_360_000);
 
-/// Everything that the clones of a limiter share.
 pub(super) struct ConcurrencyInner {
     pub(super) limiter: Arc<LimiterInner>,
     pub(super) policy: Concurrency,
@@ -44,7 +43,6 @@ pub(super) struct ConcurrencyInner {
     numbers: AtomicU64,
     hasher: RandomState,
     shards: [Lock<HashMap<Key, Arc<KeyPool>, RandomState>>; SHARDS],
-    pools: AtomicUsize,
     /// The mean time for which a permit was held, in microseconds. 0 before the first one was given
     /// back.
     mean_held_us: AtomicU64,
@@ -108,7 +106,6 @@ impl ConcurrencyInner {
             numbers: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Lock::new(HashMap::with_hasher(hasher.clone()))),
             hasher,
-            pools: AtomicUsize::new(0),
             mean_held_us: AtomicU64::new(0),
             waiting: Callers::new(policy.most_waiting()),
             upkeep: Upkeep::default(),
@@ -119,14 +116,12 @@ impl ConcurrencyInner {
         })
     }
 
-    /// Returns the pool of a key.
     pub(super) fn pool(self: &Arc<Self>, key: Key) -> PoolRef {
         let mut shard = self.shard(&key);
         let pool = match shard.entry(key) {
             Entry::Occupied(entry) => Arc::clone(entry.get()),
             Entry::Vacant(entry) => {
                 let pool = Arc::new(KeyPool::new(entry.key().clone(), self.policy.limit()));
-                self.pools.fetch_add(1, Ordering::Relaxed);
                 Arc::clone(entry.insert(pool))
             }
         };
@@ -143,19 +138,14 @@ impl ConcurrencyInner {
                 if state.pool.is_due(now_us, self.rules) {
                     due.push(self.use_pool(Arc::clone(pool)));
                 }
-                let is_kept = pool.users.load(Ordering::Relaxed) > 0 || !state.pool.is_idle(now_us);
-                if !is_kept {
-                    self.pools.fetch_sub(1, Ordering::Relaxed);
-                }
-                is_kept
+                pool.users.load(Ordering::Relaxed) > 0 || !state.pool.is_idle(now_us)
             });
         }
         due
     }
 
-    /// Returns whether no key has a pool.
     pub(super) fn is_empty(&self) -> bool {
-        self.pools.load(Ordering::Relaxed) == 0
+        self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 
     /// Counts a user of the pool. The caller has locked the shard.
@@ -172,7 +162,6 @@ impl ConcurrencyInner {
         self.shards[(hash >> 32) as usize % SHARDS].lock()
     }
 
-    /// Returns the number of the next call.
     pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -250,7 +239,6 @@ impl Drop for PoolRef {
         let is_last = self.pool.users.fetch_sub(1, Ordering::Relaxed) == 1;
         if is_last && self.lock().pool.is_idle(self.shared.clock.now_us()) {
             shard.remove(&self.pool.key);
-            self.shared.pools.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -25,7 +25,6 @@ use crate::{
     lock::Lock,
 };
 
-/// Fetches the limits of a tenant.
 pub(super) type Fetch<T> = Box<dyn Fn(T) -> FetchFuture + Send + Sync>;
 
 type FetchFuture = Pin<Box<dyn Future<Output = Result<Selection, FetchError>> + Send>>;
@@ -170,7 +169,6 @@ struct TenantState {
     running: Option<watch::Receiver<()>>,
 }
 
-/// The limits that were fetched last.
 struct Found {
     limiter: Limited,
     fetched_at: Instant,
@@ -249,7 +247,6 @@ impl TenantEntry {
             .map(|found| found.limiter.clone())
     }
 
-    /// Stores what a fetch has found.
     pub(super) fn succeed(&self, limiter: Limited, now: Instant) {
         let mut state = self.0.lock();
         let before = state.found.take().map(|found| found.limiter);
@@ -342,7 +339,6 @@ impl SourceHealth {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Records a fetch that began at `start` and succeeded.
     pub(super) fn succeeded(&self, start: Instant, limiter: &str) {
         self.failed.store(0, Ordering::Relaxed);
         self.metrics.record_fetch(limiter, true);

@@ -77,27 +77,8 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// # Ok(()) }
 /// ```
 ///
-/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a
-/// daily limit, and a plan of 0 per day is suspended:
-///
-/// ```
-/// use tollgate::{Error, Limiter, MemoryStore, Policy, Quota, limiter::Limited, tenants::TenantLimiters};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-/// const RATE: Policy = Policy::token_bucket("rate", Quota::per_second(5));
-/// const DAY: Policy = Policy::fixed_window("day", Quota::per_day(100));
-///
-/// async fn fetch(a_day: u64) -> Result<[Policy; 2], Error> {
-///     Ok([RATE.with_quota(Quota::per_second(50))?, DAY.with_quota(Quota::per_day(a_day))?])
-/// }
-///
-/// let tenants = TenantLimiters::new(Limiter::new(MemoryStore::new(), [RATE, DAY]), fetch);
-/// for (a_day, is_allowed) in [(20_000, true), (0, false)] {
-///     let Limited::By(limiter) = tenants.limiter_for(&a_day).await? else { panic!("no tenant is exempt") };
-///     assert_eq!(limiter.check("acme").await?.is_allowed(), is_allowed);
-/// }
-/// # Ok(()) }
-/// ```
+/// A fetch returns policies in every form that [`Limiter::new`] takes, such as a rate and a daily
+/// limit.
 #[doc(alias = "plan")]
 #[doc(alias = "customer")]
 pub struct TenantLimiters<T> {
@@ -286,7 +267,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
         Self::builder(default, fetch).build()
     }
 
-    /// Returns a builder for the options. The arguments are those of [`new`](Self::new).
+    /// Returns a builder for the options. It takes the arguments of [`new`](Self::new).
     pub fn builder<F, R, S, E>(default: Limiter, fetch: F) -> TenantLimitersBuilder<T>
     where
         F: Fn(T) -> R + Send + Sync + 'static,

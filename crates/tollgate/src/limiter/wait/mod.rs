@@ -56,7 +56,6 @@ pub(super) async fn check_or_wait(
     }
 }
 
-/// A caller that waits.
 struct Waiter<'a> {
     limiter: &'a Limiter,
     key: Key,

@@ -186,7 +186,6 @@ impl QueueTicket<'_> {
         }
     }
 
-    /// Returns the latest denial of the queue.
     pub(super) fn last_denial(&self) -> Option<Denial> {
         self.queues
             .queues
@@ -222,13 +221,13 @@ const LONGEST_PACE: Duration = Duration::from_secs(60);
 /// The most keys whose contests are known.
 const MOST: usize = 1_024;
 
-/// The contests of several processes for the places of full queues: one for each key of which
-/// callers were refused.
+/// The contests of several processes for the places of full queues: one for each key whose callers
+/// were refused.
 ///
 /// Callers that were refused come back when a place is free, and the first one gets it. Timers fire
-/// in steps of a millisecond, and the steps of one process keep their distance from those of
-/// another. So the same process would come first each time. Here a process that got a place lately
-/// comes behind the others, and each process draws its own time.
+/// in steps of a millisecond, and the steps of two processes keep their distance. So the same
+/// process would come first each time. Here a process that got a place lately comes behind the
+/// others, and each process draws its own time.
 #[derive(Debug, Default)]
 pub(crate) struct Contests(Lock<HashMap<Key, Contest>>);
 
@@ -264,7 +263,6 @@ impl Contests {
             .mul_f64((behind + contest.lot) / 2.0)
     }
 
-    /// Records the decision on a caller.
     pub(super) fn decided(&self, key: &Key, decision: &Decision, now: Instant) {
         if decision.is_degraded() {
             return;

@@ -1,9 +1,9 @@
 //! One counter per period of a calendar: a local day, week, month or year, or some of them, from
 //! an anchor on.
 //!
-//! The state is that of the other [windows](super::window), and the end of its period. The end shows
-//! whether units that were counted under another anchor, zone or unit count in a period: they do
-//! when theirs had not ended where this one began.
+//! The state is as of the other [windows](super::window), and has the end of its period. The end
+//! shows whether units that were counted under another anchor, zone or unit count in a period: they
+//! do when theirs had not ended where this one began.
 
 use super::{
     Algorithm,

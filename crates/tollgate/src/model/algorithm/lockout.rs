@@ -49,12 +49,10 @@ impl Failures {
         self.count > 0 && self.count >= policy.quota_ref().amount()
     }
 
-    /// Returns whether the key is locked by a lockout.
     fn is_locked_out(&self, policy: &Policy) -> bool {
         self.is_locked_out && self.is_locked(policy)
     }
 
-    /// Returns the end of the window.
     fn closes_us(&self, policy: &Policy) -> u64 {
         self.start_us + policy.quota_ref().period_us()
     }
@@ -189,7 +187,6 @@ impl Meter for State {
         self.get().count
     }
 
-    /// Returns the failures as they are stored.
     fn hold(&mut self, _policy: &Policy, _now_us: u64) -> (Self, bool) {
         (self.clone(), false)
     }

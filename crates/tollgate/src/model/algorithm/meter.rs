@@ -33,7 +33,7 @@ pub(crate) struct Refund<'a> {
 /// Each algorithm has one type with this trait, in a file of its name. [`State`](super::State)
 /// calls it by a `match` over the [table](super::table), without a pointer. A *settled* state is
 /// one that [`settle`](Self::settle) returned. All methods but that one,
-/// [`looked_at`](Self::mark_as_debt) and the bytes expect a settled state.
+/// [`mark_as_debt`](Self::mark_as_debt) and the bytes expect a settled state.
 ///
 /// `other` is the pace at which the state was stored, see [`Quota::pace`](crate::Quota::pace), if
 /// the policy has another one. Only a bucket knows its pace.
@@ -57,7 +57,9 @@ pub(crate) trait Meter: Sized + Clone + Default {
     fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]);
 
     /// Returns the units that are counted. A debt has a greatest number of them.
-    fn spent(&self) -> u64;
+    fn spent(&self) -> u64 {
+        0
+    }
 
     /// Returns this state at `now_us` for a settlement, and whether it was marked as a debt.
     ///
@@ -82,7 +84,7 @@ pub(crate) trait Meter: Sized + Clone + Default {
     }
 
     /// Returns the words of a check that charges nothing to this stored state, which stays as it
-    /// is. `None` when they are those of the settled state.
+    /// is. `None` when the settled state has the same.
     fn kept_words(&self, _policy: &Policy, _pace: f64, _now_us: u64, _ask: Ask) -> Option<Words> {
         None
     }

@@ -27,16 +27,17 @@
 //! 1. The function: a file here, with the state, [`Meter`], the numbers, and the bytes both ways.
 //!    The bound that the laws check is a row of `bound` in `tests/support/src/policies.rs`.
 //! 2. The script: `scripts/NAME.lua`, with the header that the others have, and the sections that
-//!    are not those of `shared.lua`. `CONTRIBUTING.md` says how to bless it.
-//! 3. The row below, and `mod NAME;` above it. Scripts, rules, command, laws, streams, pictures
-//!    and the fuzzer read it.
+//!    `shared.lua` has not. `CONTRIBUTING.md` says how to bless it.
+//! 3. The row below, and `mod NAME;` above it. Scripts, rules, command, laws and streams read it.
 //! 4. The constructor in `model/policy/constructors.rs`, with an example that asserts.
-//! 5. The documents: `docs/algorithms.md`, the tables of the guide and of `scripts/README.md`, the
-//!    picture (`cargo xtask plots`), and `CHANGELOG.md`, also under *Scripts*.
+//! 5. The documents: `docs/algorithms.md`, the tables of the guide and of `scripts/README.md`, a
+//!    picture of the traffic in `tests/tests/scripts/pictures.rs`, and `CHANGELOG.md`, also under
+//!    *Scripts*.
 //!
-//! Beside that: a limit of the quota in `model/policy/validity.rs`, numbers that depend on the time
-//! in `redis/protocol/script/parts.rs`, a new form of `StoredState`, the mutants of its Lua in
-//! `tests/tests/scripts/mutations.rs`, and a line in `benches/src/sections/scripts.rs`.
+//! Beside that: its arguments in `text.rs`, a limit of the quota in `model/policy/validity.rs`,
+//! numbers that depend on the time in `redis/protocol/script/parts.rs`, a new form of
+//! `StoredState`, the mutants of its Lua in `tests/tests/scripts/mutations.rs`, and a line in
+//! `benches/src/sections/scripts.rs`.
 
 #[macro_use]
 mod table;

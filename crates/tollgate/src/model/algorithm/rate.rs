@@ -1,10 +1,10 @@
-//! The rate at which a bucket was stored, when it is not that of the policy: the quota has changed
-//! since, or others know another.
+//! The rate at which a bucket was stored, when the policy has another: the quota has changed since,
+//! or others know another.
 
 use super::{
     debt::{MARK, MOST_BURSTS, MOST_US},
+    leaky_bucket::{Bucket, less, most},
     table::Words,
-    token_bucket::{Bucket, less, most},
 };
 use crate::{
     Policy, Quota,
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The rate at which the units of a settlement are measured: that of the stored bucket.
+/// The rate of the stored bucket, at which the units of a settlement are measured.
 ///
 /// A settlement may come with a quota that is not in force any more. It then changes nothing but
 /// its own units: what is stored is not cut to the burst of its quota, and keeps its rate.
@@ -128,8 +128,8 @@ impl Bucket {
     /// pace and stays as it is. `None` when it is mended.
     ///
     /// The units return at the rate at which they were stored. So a cost that does not fit is
-    /// admitted at the time that the words tell, and not at that of this rate. Without a cost they
-    /// are those of the units that are spent.
+    /// admitted at the time that the words tell, and not as this rate says. Without a cost they
+    /// tell of the units that are spent.
     fn of_other_rate(
         mut self,
         quota: &Quota,

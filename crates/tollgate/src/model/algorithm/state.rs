@@ -1,4 +1,4 @@
-//! The state of any algorithm, and the steps of a decision.
+//! The state of any algorithm.
 
 use super::{
     Algorithm, Meter, Refund, State, by_algorithm, by_state,
@@ -14,6 +14,48 @@ pub(crate) struct Settled {
     pub(crate) mended: bool,
 }
 
+/// Takes steps of [`Meter`] with the state of any algorithm.
+macro_rules! steps {
+    (
+        &$of:ident { $($look:ident($($what:ident: $What:ty),*) -> $Seen:ty;)* }
+        &mut $me:ident { $($change:ident($($by:ident: $By:ty),*) $(-> $Done:ty)?;)* }
+    ) => {
+        impl State {
+            $(
+                pub(crate) fn $look(&$of, $($what: $What),*) -> $Seen {
+                    by_state!($of, state => Meter::$look(state, $($what),*))
+                }
+            )*
+
+            $(
+                pub(crate) fn $change(&mut $me, $($by: $By),*) $(-> $Done)? {
+                    by_state!($me, state => Meter::$change(state, $($by),*))
+                }
+            )*
+        }
+    };
+}
+
+steps! {
+    &self {
+        is_moved() -> bool;
+        fits(policy: &Policy, now_us: u64, ask: Ask) -> bool;
+        keeps_pace(now_us: u64) -> bool;
+        kept_words(policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words>;
+        fresh_at(policy: &Policy) -> u64;
+        expires_ms(policy: &Policy) -> u64;
+        to_bytes(policy: &Policy, other: Option<f64>) -> Vec<u8>;
+    }
+    &mut self {
+        charge(policy: &Policy, now_us: u64, cost: u64, tag: &[u8]);
+        mark_held(policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool);
+        owe(policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool;
+        remember(now_us: u64);
+        mark_debt(policy: &Policy, now_us: u64);
+        refund(refund: &Refund<'_>) -> bool;
+    }
+}
+
 impl State {
     /// Returns the state of a key from which nothing was spent.
     pub(crate) fn fresh(algorithm: Algorithm) -> Self {
@@ -23,12 +65,21 @@ impl State {
     /// Brings this state to `now_us` under `policy`. It was stored at the pace `other`, if that is
     /// not the policy's.
     ///
-    /// A state on the heap [is moved out](Self::is_moved) unless it had to be mended. The caller
+    /// A state on the heap [is moved out](Meter::is_moved) unless it had to be mended. The caller
     /// puts it back when it stores nothing.
     pub(crate) fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> Settled {
         by_state!(self, state => {
             let (state, mended) = Meter::settle(state, policy, other, now_us);
             Settled { state: state.into(), mended }
+        })
+    }
+
+    /// Brings this state to `now_us` for a settlement. Returns whether it was marked. A state on
+    /// the heap is moved out, as by [`settle`](Self::settle).
+    pub(crate) fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
+        by_state!(self, state => {
+            let (state, was_marked) = Meter::hold(state, policy, now_us);
+            (state.into(), was_marked)
         })
     }
 
@@ -46,81 +97,6 @@ impl State {
         by_state!(self, state => Meter::decide(state, policy, other, now_us, cost, tag))
     }
 
-    /// Returns `true` when settling moved this state out instead of copying it.
-    pub(crate) fn is_moved(&self) -> bool {
-        by_state!(self, state => Meter::is_moved(state))
-    }
-
-    /// Returns `true` when `ask` fits a settled state.
-    pub(crate) fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
-        by_state!(self, state => Meter::fits(state, policy, now_us, ask))
-    }
-
-    /// Spends `cost` from a settled state that it fits. Only a sliding log stores the tag.
-    pub(crate) fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
-        by_state!(self, state => Meter::charge(state, policy, now_us, cost, tag));
-    }
-
-    /// Brings this state to `now_us` for a settlement. Returns whether it was marked. A state on
-    /// the heap is moved out, as by [`settle`](Self::settle).
-    pub(crate) fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
-        by_state!(self, state => {
-            let (state, was_marked) = Meter::hold(state, policy, now_us);
-            (state.into(), was_marked)
-        })
-    }
-
-    /// Returns whether a held state keeps another pace.
-    pub(crate) fn keeps_pace(&self, now_us: u64) -> bool {
-        by_state!(self, state => Meter::keeps_pace(state, now_us))
-    }
-
-    /// Marks a held state, before it is stored.
-    pub(crate) fn mark_held(
-        &mut self,
-        policy: &Policy,
-        other: Option<f64>,
-        now_us: u64,
-        was_marked: bool,
-    ) {
-        by_state!(self, state => Meter::mark_held(state, policy, other, now_us, was_marked));
-    }
-
-    /// Returns the words of a check that charges nothing to this state, which was stored at another
-    /// pace, when they are not those of the settled state.
-    pub(crate) fn kept_words(
-        &self,
-        policy: &Policy,
-        pace: f64,
-        now_us: u64,
-        ask: Ask,
-    ) -> Option<Words> {
-        by_state!(self, state => Meter::kept_words(state, policy, pace, now_us, ask))
-    }
-
-    /// Charges `cost` to a held state although it need not fit, up to [the most](Meter::most_spent)
-    /// that is spent in debt. Returns whether the state is written.
-    pub(crate) fn owe(
-        &mut self,
-        policy: &Policy,
-        other: Option<f64>,
-        now_us: u64,
-        cost: u64,
-    ) -> bool {
-        by_state!(self, state => Meter::owe(state, policy, other, now_us, cost))
-    }
-
-    /// Lets a settled state that was charged by a reservation remember what a late refund has to
-    /// know.
-    pub(crate) fn remember(&mut self, now_us: u64) {
-        by_state!(self, state => Meter::remember(state, now_us));
-    }
-
-    /// Marks a settled state that is in debt, before it is stored.
-    pub(crate) fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
-        by_state!(self, state => Meter::mark_debt(state, policy, now_us));
-    }
-
     /// Returns what a look at this state reads: one that holds more than the quota, because that
     /// was lowered, is not corrected, because nothing is stored. It is read as a debt.
     pub(crate) fn looked_at(&self) -> Self {
@@ -129,31 +105,10 @@ impl State {
         state
     }
 
-    /// Returns units to a held state. Returns whether the state is written.
-    pub(crate) fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        by_state!(self, state => Meter::refund(state, refund))
-    }
-
     /// Returns the words of a settled state. `denied` is what did not fit, or nothing.
     pub(crate) fn words(&self, policy: &Policy, now_us: u64, denied: impl Into<Ask>) -> Words {
         let denied = denied.into();
         by_state!(self, state => Meter::words(state, policy, now_us, denied))
-    }
-
-    /// Returns the time at which the state equals a fresh one. It is not after the current time
-    /// when the state is fresh.
-    pub(crate) fn fresh_at(&self, policy: &Policy) -> u64 {
-        by_state!(self, state => Meter::fresh_at(state, policy))
-    }
-
-    /// Returns the time at which the stored bytes expire, in milliseconds since the Unix epoch.
-    pub(crate) fn expires_ms(&self, policy: &Policy) -> u64 {
-        by_state!(self, state => Meter::expires_ms(state, policy))
-    }
-
-    /// Returns the bytes that are stored.
-    pub(crate) fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8> {
-        by_state!(self, state => Meter::to_bytes(state, policy, other))
     }
 
     /// Reads the bytes of a state under `policy`, and the pace at which it was stored, if that is
@@ -164,9 +119,7 @@ impl State {
             (state.into(), beside)
         });
         let has_pace = policy.algorithm().is_queued(false);
-        Some((
-            state,
-            (has_pace && beside != policy.quota_ref().pace()).then_some(beside),
-        ))
+        let other = (has_pace && beside != policy.quota_ref().pace()).then_some(beside);
+        Some((state, other))
     }
 }

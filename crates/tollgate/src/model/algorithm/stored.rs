@@ -22,7 +22,6 @@ pub(crate) fn split<const N: usize>(bytes: &[u8]) -> Option<([f64; N], &[u8])> {
     Some((doubles, rest))
 }
 
-/// Reads a whole number.
 pub(crate) fn whole(double: f64) -> Option<u64> {
     ((0.0..MAX_EXACT as f64).contains(&double) && double.fract() == 0.0).then_some(double as u64)
 }

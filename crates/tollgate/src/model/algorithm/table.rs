@@ -79,7 +79,7 @@ impl Facts {
         ..Self::WINDOW
     };
 
-    /// A [`Bucket`](super::token_bucket::Bucket).
+    /// A [`Bucket`](super::leaky_bucket::Bucket).
     pub(super) const VIRTUAL: Self = Self {
         ceiling: &["ceiling", "ceiling_part"],
         top: "top",
@@ -165,7 +165,6 @@ macro_rules! table {
                 )*
             ];
 
-            /// Returns the row of this algorithm.
             pub(crate) const fn row(self) -> &'static Row {
                 match self {
                     $(
@@ -180,28 +179,6 @@ macro_rules! table {
                                 facts: $facts,
                             }
                         },
-                    )*
-                }
-            }
-        }
-
-        impl std::fmt::Display for Algorithm {
-            /// Writes the [name](Algorithm::name), with the arguments in parentheses.
-            ///
-            /// ```
-            /// use tollgate::Algorithm;
-            ///
-            /// assert_eq!(Algorithm::TokenBucket.to_string(), "token_bucket");
-            /// assert_eq!(Algorithm::SlidingBuckets { buckets: 10 }.to_string(), "sliding_buckets(10)");
-            /// ```
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                match self {
-                    $(
-                        $(#[cfg(feature = $feature)])?
-                        Self::$Variant $({ $($field),+ })? => {
-                            let arguments: &[&dyn text::Argument] = &[$($($field),+)?];
-                            text::write(f, self.name(), arguments)
-                        }
                     )*
                 }
             }
@@ -237,12 +214,19 @@ macro_rules! table {
 }
 
 impl Algorithm {
-    /// Returns the name of this algorithm and of its constructor: `sliding_buckets`.
+    /// Returns the name of this algorithm and of its constructor.
     ///
     /// ```
     /// use tollgate::Algorithm;
     ///
-    /// assert_eq!(Algorithm::SlidingBuckets { buckets: 10 }.name(), "sliding_buckets");
+    /// let buckets = Algorithm::SlidingBuckets { buckets: 10 };
+    /// assert_eq!((buckets.name(), buckets.tag()), ("sliding_buckets", "b1"));
+    /// assert_eq!(Algorithm::of_tag("s1"), Some(Algorithm::SlidingLog));
+    /// assert_eq!(Algorithm::of_tag("x1"), None);
+    ///
+    /// let (bucket, queue) = (Algorithm::TokenBucket, Algorithm::LeakyBucket);
+    /// assert!(bucket.has_burst() && bucket.is_continuous() && !buckets.has_burst());
+    /// assert!(queue.is_queue() && !queue.is_leasable() && bucket.is_leasable());
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -252,12 +236,6 @@ impl Algorithm {
     /// Returns the letter and the storage version at the end of a Redis key.
     ///
     /// Another algorithm, or another layout of the state, uses another key.
-    ///
-    /// ```
-    /// use tollgate::Algorithm;
-    ///
-    /// assert_eq!(Algorithm::TokenBucket.tag(), "t1");
-    /// ```
     #[must_use]
     pub const fn tag(self) -> &'static str {
         self.row().tag
@@ -265,39 +243,18 @@ impl Algorithm {
 
     /// Returns the algorithm whose states have this [tag](Self::tag). An algorithm with arguments
     /// has sample arguments.
-    ///
-    /// ```
-    /// use tollgate::Algorithm;
-    ///
-    /// assert_eq!(Algorithm::of_tag("s1"), Some(Algorithm::SlidingLog));
-    /// assert_eq!(Algorithm::of_tag("x1"), None);
-    /// ```
     #[must_use]
     pub fn of_tag(tag: &str) -> Option<Self> {
         ROWS.iter().find(|row| row.tag == tag).map(|row| row.sample)
     }
 
     /// Returns `true` when the quota may have a burst that differs from its amount.
-    ///
-    /// ```
-    /// use tollgate::Algorithm;
-    ///
-    /// assert!(Algorithm::TokenBucket.has_burst());
-    /// assert!(!Algorithm::FixedWindow.has_burst());
-    /// ```
     #[must_use]
     pub const fn has_burst(self) -> bool {
         self.facts().has_burst
     }
 
     /// Returns `true` when an admitted request waits for its turn: a leaky bucket is a queue.
-    ///
-    /// ```
-    /// use tollgate::Algorithm;
-    ///
-    /// assert!(Algorithm::LeakyBucket.is_queue());
-    /// assert!(!Algorithm::TokenBucket.is_queue());
-    /// ```
     #[must_use]
     pub const fn is_queue(self) -> bool {
         self.facts().is_queue
@@ -308,26 +265,12 @@ impl Algorithm {
     ///
     /// A leased unit has no place in the queue of a leaky bucket, and a lockout has none to give
     /// away.
-    ///
-    /// ```
-    /// use tollgate::Algorithm;
-    ///
-    /// assert!(Algorithm::TokenBucket.is_leasable());
-    /// assert!(!Algorithm::LeakyBucket.is_leasable());
-    /// ```
     #[must_use]
     pub const fn is_leasable(self) -> bool {
         self.facts().is_leasable
     }
 
     /// Returns `true` when units return one by one, and not many at the same time.
-    ///
-    /// ```
-    /// use tollgate::Algorithm;
-    ///
-    /// assert!(Algorithm::TokenBucket.is_continuous());
-    /// assert!(!Algorithm::IntervalBucket.is_continuous());
-    /// ```
     #[must_use]
     pub const fn is_continuous(self) -> bool {
         self.facts().is_continuous
@@ -398,7 +341,7 @@ pub(crate) fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
 }
 
 /// Returns the words as they were before the last `units` units were charged at the same instant. A
-/// batch returns only the words after its last request, and those of the others are derived here.
+/// batch returns only the words after its last request, and this derives the words of the others.
 pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
     let mut words = *words;
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::unspend(policy, &mut words, units));

@@ -9,13 +9,13 @@
 //! microseconds.
 
 use super::{
+    Meter, Refund,
     debt::{MOST_BURSTS, MOST_US},
-    meter::Refund,
+    leaky_bucket::Bucket,
     rate::Rate,
     stored::{self, whole},
-    token_bucket::Bucket,
 };
-use crate::Quota;
+use crate::{Policy, Quota};
 
 /// The units that were returned, and the least that was missing since two reservations.
 ///
@@ -46,25 +46,21 @@ pub(crate) struct Traced {
 }
 
 impl Traced {
-    /// Brings the bucket to `now_us`, as [`Bucket::settle`] does.
-    pub(super) fn settle(
-        &mut self,
-        quota: &Quota,
-        other: Option<f64>,
-        is_kept: bool,
-        now_us: u64,
-    ) -> bool {
-        let full_us = self.bucket.full_us();
-        let mended = self.bucket.settle(quota, other, is_kept, now_us);
+    /// Brings the bucket to `now_us`. Returns whether it had to be mended.
+    pub(super) fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> bool {
+        let (full_us, quota) = (self.bucket.full_us, policy.quota_ref());
+        let (bucket, mended) = self.bucket.settle(policy, other, now_us);
+        self.bucket = bucket;
         let is_converted = full_us >= now_us && other.is_some();
         self.recall(full_us, now_us, (mended || is_converted).then_some(quota));
         mended
     }
 
     /// Brings the bucket to `now_us` for a settlement. Returns whether it was marked.
-    pub(super) fn hold(&mut self, now_us: u64) -> bool {
-        let full_us = self.bucket.full_us();
-        let is_marked = self.bucket.hold(now_us);
+    pub(super) fn hold(&mut self, policy: &Policy, now_us: u64) -> bool {
+        let full_us = self.bucket.full_us;
+        let (bucket, is_marked) = self.bucket.hold(policy, now_us);
+        self.bucket = bucket;
         self.recall(full_us, now_us, None);
         is_marked
     }
@@ -137,14 +133,9 @@ impl Traced {
         }
     }
 
-    /// Returns the time from which on the bucket is full, and nobody can claim a unit.
-    pub(super) fn fresh_at(&self) -> u64 {
-        self.ends_us().max(self.bucket.fresh_at())
-    }
-
     /// Returns the time until which the state is stored.
     pub(super) fn ends_us(&self) -> u64 {
-        self.bucket.full_us() + self.trace.map_or(0, |trace| trace.returned)
+        self.bucket.full_us + self.trace.map_or(0, |trace| trace.returned)
     }
 }
 

@@ -24,7 +24,6 @@ pub(crate) trait Opening: Copy + Default {
     /// Returns the opening of a window between two times.
     fn of(start_us: u64, end_us: u64) -> Self;
 
-    /// Returns the start of the window.
     fn start_us(self) -> u64;
 
     /// Returns the end of a settled window.

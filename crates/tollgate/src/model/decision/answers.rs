@@ -102,19 +102,6 @@ impl KeyState {
     /// Returns how long until a check at the cost of the peek would be admitted, if nobody else
     /// spends. `None` when the check would be admitted now, and for a peek without a cost.
     /// [`PolicyState::retry_after`] has the wait of each policy.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
-    ///
-    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-    /// let limiter = Limiter::new(store, Policy::fixed_window("rows", Quota::per_minute(100)));
-    /// let _ = limiter.check("acme").cost(Cost::new(99)).await?;
-    /// let state = limiter.peek("acme").cost(Cost::new(2)).await?;
-    /// assert_eq!(state.retry_after(), Some(Duration::from_secs(60)));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()

@@ -281,32 +281,32 @@ impl Decision {
             .iter(&self.policies)
             .enumerate()
             .map(move |(at, (policy, level))| {
-                let cost = charge.of(at).units();
+                let mut state = PolicyState {
+                    policy,
+                    is_exceeded: !level.fits,
+                    numbers: Numbers::default(),
+                    delay_us: 0,
+                    cost: charge.of(at).units(),
+                    kept: 0,
+                };
                 if self.is_blocked() {
-                    return PolicyState::new(policy, !level.fits, Numbers::default(), 0, cost);
+                    return state;
                 }
                 let ask = charge.ask(at);
-                let kept = ask.kept(policy.quota_ref().burst());
-                let numbers = ranked(policy, &level, ask, kept);
+                state.kept = ask.kept(policy.quota_ref().burst());
+                state.numbers = ranked(policy, &level, ask, state.kept);
                 #[cfg(feature = "test-util")]
-                let numbers = self.levels.set_numbers(at).unwrap_or(numbers);
-                let numbers = match covered_us {
-                    0 => numbers,
-                    retry_us => Numbers {
-                        retry_us,
-                        reset_us: numbers.reset_us.max(retry_us),
-                        ..numbers
-                    },
-                };
-                let delay_us = if is_allowed {
-                    delay_us(policy, &level, cost)
-                } else {
-                    0
-                };
-                PolicyState {
-                    kept,
-                    ..PolicyState::new(policy, !level.fits, numbers, delay_us, cost)
+                if let Some(numbers) = self.levels.set_numbers(at) {
+                    state.numbers = numbers;
                 }
+                if covered_us > 0 {
+                    state.numbers.retry_us = covered_us;
+                    state.numbers.reset_us = state.numbers.reset_us.max(covered_us);
+                }
+                if is_allowed {
+                    state.delay_us = delay_us(policy, &level, state.cost);
+                }
+                state
             })
     }
 
@@ -435,8 +435,8 @@ impl Decision {
         }
     }
 
-    /// Returns the time that stands for that of a store which did not say when it decided: the
-    /// request was sent at `sent`.
+    /// Returns the time of a decision whose store did not say when it decided: the request was sent
+    /// at `sent`.
     pub(crate) fn here_us(sent: Instant) -> u64 {
         HERE | micros(sent.saturating_duration_since(*ORIGIN))
     }
@@ -492,23 +492,6 @@ pub struct PolicyState<'a> {
 }
 
 impl<'a> PolicyState<'a> {
-    fn new(
-        policy: &'a Policy,
-        is_exceeded: bool,
-        numbers: Numbers,
-        delay_us: u64,
-        cost: u64,
-    ) -> Self {
-        Self {
-            policy,
-            is_exceeded,
-            numbers,
-            delay_us,
-            cost,
-            kept: 0,
-        }
-    }
-
     /// Returns the policy.
     #[must_use]
     pub fn policy(&self) -> &'a Policy {
@@ -691,7 +674,6 @@ impl PolicyLevels {
         self
     }
 
-    /// Replaces the cost for each policy.
     fn with_each(mut self, each: Option<EachCost>) -> Self {
         if let Some(more) = &mut self.more {
             more.costs = each;

@@ -73,7 +73,6 @@ fn push_part(text: &mut Buffer, part: &[u8]) {
     }
 }
 
-/// Returns `true` when the text of a level has several parts.
 fn is_joined(level: &[u8]) -> bool {
     level.contains(&b',') || level.starts_with(b"!!")
 }
@@ -190,13 +189,11 @@ impl Key {
         }
     }
 
-    /// Returns the text of the innermost level.
     pub(super) fn innermost(&self) -> &[u8] {
         self.outer()
             .map_or(self.as_bytes(), |outer| &self.as_bytes()[outer.len() + 1..])
     }
 
-    /// Returns the text of each level, outermost first.
     pub(super) fn each_level(&self) -> impl Iterator<Item = &[u8]> {
         let starts = (0..self.levels).map(|outer| if outer == 0 { 0 } else { self.end(outer) + 1 });
         let ends = (1..self.levels)
@@ -207,7 +204,6 @@ impl Key {
             .map(|(start, end)| &self.as_bytes()[start..end])
     }
 
-    /// Returns the levels around the innermost one.
     fn outer(&self) -> Option<&[u8]> {
         (self.levels > 1).then(|| &self.as_bytes()[..self.end(self.levels - 1)])
     }

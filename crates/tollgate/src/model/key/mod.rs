@@ -191,14 +191,6 @@ impl Key {
 /// Reads the levels and the branches of a key.
 impl Key {
     /// Returns the branches, 1 to 4. A key without branches is its only branch.
-    ///
-    /// ```
-    /// use tollgate::Key;
-    ///
-    /// let (address, api_key) = (Key::new("192.0.2.7"), Key::new("acme"));
-    /// assert_eq!(address.clone().with_branch(&api_key).branches(), [address.clone(), api_key]);
-    /// assert_eq!(address.branches(), [address.clone()]);
-    /// ```
     #[must_use]
     #[inline]
     pub fn branches(&self) -> &[Self] {
@@ -483,7 +475,6 @@ impl KeyLevel<'_> {
     }
 }
 
-/// Returns the hash of a level with this text.
 pub(crate) fn hash_text(hasher: &RandomState, text: &[u8]) -> u64 {
     let mut block = [PADDING; BLOCK];
     match block.get_mut(..text.len()) {

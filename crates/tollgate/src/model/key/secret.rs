@@ -12,13 +12,6 @@ use super::{Buffer, Key, hex};
 /// Generate 32 random bytes once, store them with the other secrets of the deployment, and use the
 /// same bytes in all replicas. Replacing the secret makes all its keys fresh, because their digests
 /// change. `Debug` does not show the secret.
-///
-/// ```
-/// use tollgate::{Key, KeySecret};
-///
-/// let secret = KeySecret::new(b"32 random bytes, from the configuration");
-/// assert_eq!(Key::secret("token", &secret), Key::secret("token", &secret));
-/// ```
 #[derive(Clone)]
 pub struct KeySecret(Hmac<Sha256>);
 

@@ -6,7 +6,7 @@ use crate::Lease;
 ///
 /// A check counts its units and reads no clock. The rate is estimated at each call to the server.
 #[derive(Clone, Debug)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// The units that were asked for since the last call.
     asked: u64,
     called_us: u64,
@@ -27,7 +27,7 @@ const MOST: f64 = 4_294_967_295.0;
 impl Demand {
     /// Creates an estimate that asks for nothing until the rate is known.
     #[must_use]
-    pub fn new(now_us: u64) -> Self {
+    pub(crate) fn new(now_us: u64) -> Self {
         Self {
             asked: 0,
             called_us: now_us,
@@ -36,13 +36,13 @@ impl Demand {
     }
 
     /// Counts the units of a check, whether they were admitted or not.
-    pub fn count(&mut self, units: u64) {
+    pub(crate) fn count(&mut self, units: u64) {
         self.asked = self.asked.saturating_add(units);
     }
 
-    /// Returns the units to ask for with a call: those of a generation at the present rate, or none
-    /// when a lease does not pay.
-    pub fn want(&mut self, now_us: u64, lease: Lease) -> u64 {
+    /// Returns the units to ask for with a call: what a generation spends at the present rate, or
+    /// none when a lease does not pay.
+    pub(crate) fn want(&mut self, now_us: u64, lease: Lease) -> u64 {
         let passed_us = now_us.saturating_sub(self.called_us) as f64;
         if passed_us > 0.0 {
             let rate = std::mem::take(&mut self.asked) as f64 / passed_us;

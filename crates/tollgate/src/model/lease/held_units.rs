@@ -1,8 +1,41 @@
-//! The units that a replica holds for one key and one set of policies.
+//! The units that a replica holds for one key and one set of policies, with what its calls say of
+//! them.
 
 use smallvec::SmallVec;
 
-use super::call::{Grant, Report, Stamps};
+/// Identifies the state and the generation from which units were granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The random number of the call that granted the first of the outstanding units.
+    pub birth: u64,
+    /// The number of the generation.
+    pub generation: u64,
+}
+
+/// Identifies granted units: one stamp for each policy of the set.
+pub type Stamps = SmallVec<[Stamp; 1]>;
+
+/// Reports units that a replica was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The stamps of the grant.
+    pub stamps: Stamps,
+    /// The units that were spent since the last report.
+    pub spent: u64,
+    /// The units that the replica gives back.
+    pub returned: u64,
+}
+
+/// Grants units for as long as they live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Identifies the units in a report.
+    pub stamps: Stamps,
+    /// The number of units. Each is one unit of every policy.
+    pub units: u64,
+    /// The time for which the units may be spent, from the decision on, in microseconds.
+    pub life_us: u64,
+}
 
 /// Counts units that were granted, and how many of them were spent.
 ///
@@ -139,5 +172,35 @@ impl HeldUnits {
             .filter(|held| now_us < held.until_us)
             .map(|held| held.units)
             .sum()
+    }
+}
+
+/// Counts what became of leased units since the store was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeaseCounts {
+    /// The units that may be spent now.
+    pub(crate) held: u64,
+    /// The units that the server has granted.
+    pub(crate) granted: u64,
+    /// The units that were given back to the server.
+    pub(crate) returned: u64,
+    /// The units that ended unspent.
+    pub(crate) lapsed: u64,
+    /// The checks that needed no trip.
+    pub(crate) trips_saved: u64,
+}
+
+impl LeaseCounts {
+    /// Returns whether nothing was ever leased.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.granted == 0
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.held += other.held;
+        self.granted += other.granted;
+        self.returned += other.returned;
+        self.lapsed += other.lapsed;
+        self.trips_saved += other.trips_saved;
     }
 }

@@ -9,14 +9,12 @@
 //! | file | side | purpose |
 //! |---|---|---|
 //! | `terms.rs` | both | [`Lease`]: the length of a generation, and the share of the burst that may be outstanding |
-//! | `call.rs` | both | the reports and the grant of a call |
-//! | `held_units.rs` | replica | the units that a replica holds for one key |
-//! | `counts.rs` | replica | counts what became of leased units |
+//! | `held_units.rs` | replica | the units that a replica holds for one key, and the reports and grants of its calls |
 //! | `demand.rs` | replica | the number of units that a replica asks for |
 //!
 //! All functions are pure: the time is an argument. What the script does at the server is also a
-//! pure function, in `tests/support/src/leases`. The simulation in `tools/simulation` runs both
-//! sides under random schedules.
+//! pure function, in `tests/support/src/leases`. `tests/tests/laws/leases.rs` runs both sides
+//! under random schedules.
 
 #![cfg_attr(
     not(feature = "testing"),
@@ -28,16 +26,13 @@
     )
 )]
 
-mod call;
-mod counts;
 mod demand;
 mod held_units;
 mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Grant, Report, Stamp, Stamps};
-pub(crate) use counts::LeaseCounts;
-pub use demand::Demand;
-pub use held_units::HeldUnits;
+pub(crate) use demand::Demand;
+pub(crate) use held_units::LeaseCounts;
+pub use held_units::{Grant, HeldUnits, Report, Stamp, Stamps};
 pub use terms::Lease;

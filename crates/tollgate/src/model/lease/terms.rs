@@ -35,13 +35,19 @@ const GENERATION_MS: [u128; 2] = [100, 60_000];
 /// saved.
 const LEAST_UNITS: u64 = 8;
 
-/// The reasons for which the terms of a policy are refused.
+/// The condition that the terms of a policy do not meet.
 #[derive(Clone, Copy)]
-pub(crate) enum InvalidLease {
+pub(crate) struct Unmet {
+    pub(crate) text: &'static str,
+    of: Field,
+}
+
+/// Selects the value that an error shows.
+#[derive(Clone, Copy)]
+enum Field {
     Generation,
     Share,
-    Queue,
-    Lockout,
+    Algorithm,
     Burst,
 }
 
@@ -102,31 +108,38 @@ impl Lease {
     }
 
     /// Tests whether a policy may have these terms.
-    pub(crate) const fn checked(
-        self,
-        algorithm: Algorithm,
-        quota: &Quota,
-    ) -> Result<Terms, InvalidLease> {
+    pub(crate) const fn checked(self, algorithm: Algorithm, quota: &Quota) -> Result<Terms, Unmet> {
         let ms = self.generation.as_millis();
-        if ms < GENERATION_MS[0]
-            || ms > GENERATION_MS[1]
-            || !self.generation.subsec_nanos().is_multiple_of(1_000_000)
-        {
-            return Err(InvalidLease::Generation);
-        }
-        if self.share == 0 {
-            return Err(InvalidLease::Share);
-        }
-        if algorithm.is_queue() {
-            return Err(InvalidLease::Queue);
-        }
-        if !algorithm.is_leasable() {
-            return Err(InvalidLease::Lockout);
-        }
-        if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {
-            return Err(InvalidLease::Burst);
-        }
-        Ok(Terms::new(ms as u16, self.share))
+        let is_whole = self.generation.subsec_nanos().is_multiple_of(1_000_000);
+        let (text, of) = if ms < GENERATION_MS[0] || ms > GENERATION_MS[1] || !is_whole {
+            (
+                "lease generation must be 100 ms to 60 s, in whole milliseconds",
+                Field::Generation,
+            )
+        } else if self.share == 0 {
+            (
+                "lease share must be at least 1: one share-th of the burst may be outstanding",
+                Field::Share,
+            )
+        } else if algorithm.is_queue() {
+            (
+                "a leaky bucket cannot be leased: a leased unit has no place in its queue",
+                Field::Algorithm,
+            )
+        } else if !algorithm.is_leasable() {
+            (
+                "a lockout cannot be leased: it has no units to give away",
+                Field::Algorithm,
+            )
+        } else if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {
+            (
+                "lease share of the burst must be at least 8 units",
+                Field::Burst,
+            )
+        } else {
+            return Ok(Terms::new(ms as u16, self.share));
+        };
+        Err(Unmet { text, of })
     }
 }
 
@@ -137,37 +150,20 @@ impl Default for Lease {
     }
 }
 
-impl InvalidLease {
-    /// Returns the message, without the refused value.
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Generation => "lease generation must be 100 ms to 60 s, in whole milliseconds",
-            Self::Share => {
-                "lease share must be at least 1: one share-th of the burst may be outstanding"
-            }
-            Self::Queue => {
-                "a leaky bucket cannot be leased: a leased unit has no place in its queue"
-            }
-            Self::Lockout => "a lockout cannot be leased: it has no units to give away",
-            Self::Burst => "lease share of the burst must be at least 8 units",
-        }
-    }
-
+impl Unmet {
     /// Returns the error, which names the refused value.
     #[cold]
     pub(crate) fn error(self, lease: Lease, name: &str, quota: &Quota) -> Error {
-        let text = self.text();
-        Error::config(match self {
-            Self::Generation => format!("{text}, got {:?} in policy {name}", lease.generation),
-            Self::Share => format!("{text}, got 0 in policy {name}"),
-            Self::Queue | Self::Lockout => format!("{text}, in policy {name}"),
-            Self::Burst => {
-                format!(
-                    "{text}, got {} (1/{} of {quota:?}) in policy {name}",
-                    lease.most(quota),
-                    lease.share
-                )
-            }
+        let text = self.text;
+        Error::config(match self.of {
+            Field::Generation => format!("{text}, got {:?} in policy {name}", lease.generation),
+            Field::Share => format!("{text}, got 0 in policy {name}"),
+            Field::Algorithm => format!("{text}, in policy {name}"),
+            Field::Burst => format!(
+                "{text}, got {} (1/{} of {quota:?}) in policy {name}",
+                lease.most(quota),
+                lease.share
+            ),
         })
     }
 }

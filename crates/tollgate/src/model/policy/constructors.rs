@@ -383,12 +383,6 @@ impl Policy {
     ///
     /// Panics when the name is not allowed, when the quota has a burst of its own, or when its
     /// amount is above 100 000. In a `const` this fails the build.
-    ///
-    /// ```compile_fail
-    /// use tollgate::{Policy, Quota};
-    /// const TOO_LONG: Policy = Policy::sliding_log("log", Quota::per_day(1_000_000));
-    /// # fn main() { let _ = TOO_LONG; }
-    /// ```
     #[must_use]
     #[track_caller]
     pub const fn sliding_log(name: &'static str /* or try_new */, quota: Quota) -> Self {
@@ -449,14 +443,6 @@ impl Policy {
     /// Panics when the name is not allowed, when the quota has a burst of its own, or when `first`
     /// is below 1 µs or above `longest`, `longest` is above 3650 days, or one of them is not whole
     /// microseconds. In a `const` this fails the build.
-    ///
-    /// ```compile_fail
-    /// use std::time::Duration;
-    /// use tollgate::{Policy, Quota};
-    /// const BACKWARDS: Policy =
-    ///     Policy::lockout("login", Quota::per_hour(3), Duration::from_secs(60), Duration::from_secs(30));
-    /// # fn main() { let _ = BACKWARDS; }
-    /// ```
     #[must_use]
     #[track_caller]
     pub const fn lockout(

@@ -17,19 +17,6 @@ impl Policy {
     /// [`RedisStore`](crate::RedisStore) does. A store in process has no trip to save. A leaky
     /// bucket and a lockout cannot be leased.
     ///
-    /// ```
-    /// use tollgate::{Lease, Policy, Quota};
-    ///
-    /// const API: Policy = Policy::token_bucket("api", Quota::per_second(1_000)).leased(Lease::new());
-    /// assert_eq!(API.lease(), Some(Lease::default()));
-    /// ```
-    ///
-    /// ```compile_fail
-    /// use tollgate::{Lease, Policy, Quota};
-    /// const TINY: Policy = Policy::token_bucket("tiny", Quota::per_second(10)).leased(Lease::new());
-    /// # fn main() { let _ = TINY; }
-    /// ```
-    ///
     /// # Panics
     ///
     /// Panics when [`try_leased`](Self::try_leased) would fail. In a `const` this fails the build.
@@ -38,7 +25,7 @@ impl Policy {
     pub const fn leased(mut self, lease: Lease) -> Self {
         match lease.checked(self.algorithm, &self.quota) {
             Ok(terms) => self.lease = terms,
-            Err(invalid) => panic!("{}", invalid.text()),
+            Err(unmet) => panic!("{}", unmet.text),
         }
         self
     }
@@ -65,7 +52,7 @@ impl Policy {
     pub fn try_leased(mut self, lease: Lease) -> Result<Self, Error> {
         self.lease = lease
             .checked(self.algorithm, &self.quota)
-            .map_err(|invalid| invalid.error(lease, self.name(), &self.quota))?;
+            .map_err(|unmet| unmet.error(lease, self.name(), &self.quota))?;
         Ok(self)
     }
 }

@@ -18,13 +18,6 @@ impl Policy {
     /// example. A check of a key with fewer levels fails with
     /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels).
     ///
-    /// ```
-    /// use tollgate::{Policy, Quota};
-    ///
-    /// const TENANT: Policy = Policy::token_bucket("tenant", Quota::per_second(100)).at_level(1);
-    /// assert_eq!(TENANT.level(), Some(1));
-    /// ```
-    ///
     /// # Panics
     ///
     /// Panics when the level is not between 1 and 4. In a `const` this fails the build.
@@ -90,13 +83,6 @@ impl Policy {
     /// check of a key with fewer branches fails with
     /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels). A key without branches is one branch.
     ///
-    /// ```
-    /// use tollgate::{Policy, Quota};
-    ///
-    /// const API_KEY: Policy = Policy::token_bucket("api-key", Quota::per_second(100)).at_branch(2);
-    /// assert_eq!(API_KEY.branch(), 2);
-    /// ```
-    ///
     /// # Panics
     ///
     /// Panics when the branch is not between 1 and 4. In a `const` this fails the build.
@@ -112,13 +98,6 @@ impl Policy {
 
     /// Meters one branch of a key, as [`at_branch`](Self::at_branch) does, for a branch that is
     /// known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota};
-    ///
-    /// let error = Policy::token_bucket("api-key", Quota::per_second(100)).try_at_branch(0).unwrap_err();
-    /// assert_eq!(error.to_string(), "policy branch must be 1 to 4, got 0 in policy api-key");
-    /// ```
     ///
     /// # Errors
     ///
@@ -141,76 +120,4 @@ const fn is_level(level: u8) -> bool {
 
 const fn is_branch(branch: u8) -> bool {
     branch >= 1 && branch as usize <= MAX_BRANCHES
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{ErrorKind, Key, Policy, PolicySet, Quota};
-
-    fn policy(name: &'static str) -> Policy {
-        Policy::token_bucket(name, Quota::per_second(1))
-    }
-
-    #[test]
-    fn the_first_branch_is_the_default() {
-        assert_eq!(policy("a").at_branch(1), policy("a"));
-        assert_ne!(policy("a").at_branch(2), policy("a"));
-        assert!(
-            format!("{:?}", policy("a").at_level(3).at_branch(2)).ends_with(", level 3, branch 2")
-        );
-        let quota = Quota::per_second(7);
-        assert_eq!(
-            policy("a").at_branch(3).with_quota(quota).unwrap().branch(),
-            3
-        );
-    }
-
-    #[test]
-    fn a_decision_belongs_to_the_branch_of_the_first_policy() {
-        let key = Key::new("a").with_branch("b").with_branch("c");
-        let set = PolicySet::from([policy("a").at_branch(2), policy("b").at_branch(3)]);
-        assert_eq!(set.first_branch(&key), &Key::new("b"));
-        assert_eq!(set.first_branch(&Key::new("flat")), &Key::new("flat"));
-    }
-
-    #[test]
-    fn a_set_refuses_keys_that_lack_what_a_policy_meters() {
-        let set = PolicySet::from([
-            policy("a"),
-            policy("b").at_branch(2).at_level(2),
-            policy("c").at_branch(3),
-        ]);
-        let refusal = |key: Key| {
-            let error = set.reaches(&key).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::KeyLevels);
-            error.to_string()
-        };
-        assert_eq!(
-            refusal(Key::new("a")),
-            "policy b meters branch 2 of a key, got a key of 1"
-        );
-        let two = Key::new("a").child("b").with_branch("c");
-        assert_eq!(
-            refusal(two.clone()),
-            "policy b meters 2 levels of a key, got a key of 1"
-        );
-        let nested = Key::new("a").with_branch(Key::new("b").child("c"));
-        assert_eq!(
-            refusal(nested.clone()),
-            "policy c meters branch 3 of a key, got a key of 2"
-        );
-        assert!(set.reaches(&nested.with_branch("d")).is_ok());
-        // Levels of the first branch are looked for in the first branch.
-        let outer = PolicySet::from(policy("a").at_level(2));
-        assert!(outer.reaches(&two).is_ok());
-        assert!(
-            outer
-                .reaches(&Key::new("c").with_branch(Key::new("a").child("b")))
-                .is_err()
-        );
-        assert!(
-            PolicySet::from(policy("a")).reaches(&two).is_ok(),
-            "other branches may be left over"
-        );
-    }
 }

@@ -25,6 +25,7 @@ use crate::{
     },
 };
 use validity::check;
+pub(crate) use validity::is_name;
 
 /// The most policies of a set. With more, one script call would block the Redis server for too
 /// long.
@@ -97,7 +98,7 @@ impl Policy {
         let name = name.into();
         match check(name.as_bytes(), algorithm, quota) {
             Ok(()) => Ok(Self::of(Name::shared(name), algorithm, quota)),
-            Err(invalid) => Err(invalid.error(&name, algorithm, quota)),
+            Err(unmet) => Err(unmet.error(&name, algorithm, quota)),
         }
     }
 
@@ -143,7 +144,7 @@ impl Policy {
                     None => Ok(policy),
                 }
             }
-            Err(invalid) => Err(invalid.error(self.name(), self.algorithm, quota)),
+            Err(unmet) => Err(unmet.error(self.name(), self.algorithm, quota)),
         }
     }
 
@@ -204,7 +205,6 @@ impl Policy {
         }
     }
 
-    /// Returns this policy with a quota that blocks.
     pub(crate) fn blocked(&self) -> Self {
         Self {
             quota: self.quota.blocked(),
@@ -215,8 +215,8 @@ impl Policy {
     /// Creates a policy from literals.
     #[track_caller]
     const fn literal(name: &'static str, algorithm: Algorithm, quota: Quota) -> Self {
-        if let Err(invalid) = check(name.as_bytes(), algorithm, quota) {
-            panic!("{}", invalid.text());
+        if let Err(unmet) = check(name.as_bytes(), algorithm, quota) {
+            panic!("{}", unmet.text);
         }
         Self::of(Name::literal(name), algorithm, quota)
     }
@@ -237,22 +237,6 @@ impl Policy {
     ///
     /// Use it for a quota that belongs to one customer, beside policies that many share. By default
     /// a policy is ranked.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Priority, Quota};
-    ///
-    /// const FLEET: Policy = Policy::token_bucket("fleet", Quota::per_minute(1_000));
-    /// const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
-    /// let limiter = Limiter::new(MemoryStore::new(), [FLEET.at_branch(2), PLAN]);
-    /// let acme = tollgate::Key::new("acme").with_branch("all");
-    /// let normal = Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
-    /// for _ in 0..20 {
-    ///     assert!(limiter.check(&acme).cost(normal.clone()).await?.is_allowed());
-    /// }
-    /// assert!(limiter.check(&acme).cost(normal).await?.is_denied(), "all of the plan is spent");
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub const fn unranked(mut self) -> Self {
         self.is_ranked = false;
@@ -301,7 +285,6 @@ impl Policy {
         }
     }
 
-    /// Returns the times of [`Algorithm::Lockout`].
     pub(crate) fn lock_times(&self) -> LockTimes {
         match self.algorithm {
             Algorithm::Lockout { first, longest } => LockTimes {
@@ -604,134 +587,6 @@ impl Terms {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_share_of_a_leased_policy_is_not_leased() {
-        let policy = Policy::token_bucket("p", Quota::per_second(1000)).leased(Lease::new());
-        let share = policy.share(4);
-        assert_eq!((share.lease(), share.quota().amount()), (None, 250));
-    }
-
-    #[test]
-    fn a_window_with_a_burst_is_refused() {
-        let quota = Quota::per_second(10).with_burst(20);
-        let error = Policy::try_new("w", Algorithm::FixedWindow, quota).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "policy quota burst must equal its amount: only the bucket algorithms have a burst, got 10 per 1s with burst 20 in policy w"
-        );
-    }
-
-    #[test]
-    fn every_error_names_the_field_and_the_value() {
-        let second = Quota::per_second(5);
-        let buckets = |buckets| Algorithm::SlidingBuckets { buckets };
-        let micros = Quota::new(5, std::time::Duration::from_micros(9));
-        let cases = [
-            (
-                buckets(0),
-                second,
-                "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 0 } in policy p",
-            ),
-            (
-                buckets(10_000),
-                second,
-                "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 10000 } in policy p",
-            ),
-            (
-                buckets(10),
-                micros,
-                "policy buckets must not exceed the period in microseconds, got 5 per 9µs in policy p",
-            ),
-            (
-                Algorithm::SlidingLog,
-                Quota::per_day(1_000_000),
-                "policy quota amount must be at most 100000 for a sliding log, got 1000000 per 86400s in policy p",
-            ),
-            (
-                Algorithm::SlidingWindow,
-                Quota::per_day(4_294_967_296),
-                "policy quota amount must be at most 4294967295 for a sliding window, got 4294967296 per 86400s in policy p",
-            ),
-            (
-                buckets(10),
-                Quota::per_day(4_294_967_296),
-                "policy quota amount must be at most 4294967295 for sliding buckets, got 4294967296 per 86400s in policy p",
-            ),
-        ];
-        for (algorithm, quota, text) in cases {
-            assert_eq!(
-                Policy::try_new("p", algorithm, quota)
-                    .unwrap_err()
-                    .to_string(),
-                text
-            );
-        }
-        for (algorithm, quota) in [
-            (buckets(1), second),
-            (buckets(1_000), second),
-            (buckets(9), micros),
-            (Algorithm::SlidingLog, Quota::per_day(100_000)),
-            (Algorithm::SlidingWindow, Quota::per_day(4_294_967_295)),
-            (buckets(10), Quota::per_day(4_294_967_295)),
-            (Algorithm::FixedWindow, Quota::per_day(999_999_999_999_999)),
-            (Algorithm::TokenBucket, Quota::per_day(999_999_999_999_999)),
-        ] {
-            assert!(Policy::try_new("p", algorithm, quota).is_ok());
-        }
-    }
-
-    #[test]
-    fn another_quota_keeps_the_name_the_algorithm_and_the_level() {
-        let policy = Policy::sliding_buckets("b", Quota::per_minute(10), 6).at_level(2);
-        let other = policy.with_quota(Quota::per_minute(20)).unwrap();
-        assert_eq!(
-            other,
-            Policy::sliding_buckets("b", Quota::per_minute(20), 6).at_level(2)
-        );
-        assert_ne!(other, policy);
-        let micros = Quota::new(5, std::time::Duration::from_micros(5));
-        assert_eq!(
-            policy.with_quota(micros).unwrap_err().to_string(),
-            "policy buckets must not exceed the period in microseconds, got 5 per 5µs in policy b"
-        );
-    }
-
-    #[test]
-    fn names_that_are_unsafe_in_a_header_or_a_redis_key_are_refused() {
-        for name in [
-            "",
-            "a b",
-            "a:b",
-            "a{b}",
-            "ä",
-            "a\"",
-            "a\r\n",
-            &"x".repeat(65),
-        ] {
-            assert!(
-                Policy::try_new(name, Algorithm::TokenBucket, Quota::per_second(1)).is_err(),
-                "{name:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_name_takes_three_words_with_its_hash() {
-        assert_eq!(size_of::<Name>(), size_of::<(u64, &str)>());
-    }
-
-    #[test]
-    fn a_literal_and_a_text_of_the_same_characters_are_one_name() {
-        let (literal, shared) = (Name::literal("api"), Name::shared("api".to_owned()));
-        assert!(literal == shared && literal != Name::literal("apj"));
-        assert_eq!(
-            (literal.text(), literal.upper_hash()),
-            (shared.text(), shared.upper_hash())
-        );
-        assert_eq!(u64::from(literal.upper_hash()), literal.whole_hash() >> 32);
-        assert_ne!(literal.upper_hash(), Name::literal("apj").upper_hash());
-    }
 
     /// Records of reservations contain the hash, and replicas of two versions read them.
     #[test]

@@ -11,15 +11,6 @@ const MAX_BYTES: usize = 400;
 impl fmt::Display for Policy {
     /// Writes a text that parses to the same policy: the name, the quota and the algorithm, and
     /// then what is not the default.
-    ///
-    /// ```
-    /// use tollgate::{Lease, Policy, Quota};
-    ///
-    /// let api = Policy::token_bucket("api", Quota::per_minute(100).with_burst(20));
-    /// assert_eq!(api.to_string(), "api=100/min burst 20, token_bucket");
-    /// let user = Policy::sliding_buckets("user", Quota::per_hour(1_000), 6).at_level(2).leased(Lease::new());
-    /// assert_eq!(user.to_string(), "user=1000/hour, sliding_buckets(6), level 2, leased(5s, 1/8)");
-    /// ```
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}, {}", self.name(), self.quota, self.algorithm)?;
         if let Some(level) = self.level() {
@@ -128,101 +119,4 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
         sign == ',' && depth == 0
     })
     .map(|part| part.trim_matches(' '))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::Algorithm;
-
-    fn policies(algorithm: Algorithm) -> Vec<Policy> {
-        let period = match algorithm {
-            #[cfg(feature = "calendar")]
-            Algorithm::CalendarWindow { unit, .. } => unit.nominal(),
-            _ => Duration::from_micros(86_399_999_999),
-        };
-        let plain =
-            Policy::try_new("a/b-c.d_E", algorithm, Quota::new(90_000, period)).expect("a policy");
-        let leased = plain.clone().try_leased(
-            Lease::new()
-                .generation(Duration::from_millis(1_500))
-                .share(7),
-        );
-        let burst = plain.with_quota(plain.quota().with_burst(123));
-        let reaching = plain.clone().at_level(2).at_branch(3);
-        [
-            plain.clone(),
-            reaching,
-            plain.clone().unranked(),
-            plain.blocked(),
-        ]
-        .into_iter()
-        .chain(leased)
-        .chain(burst)
-        .collect()
-    }
-
-    #[test]
-    fn every_policy_is_read_as_it_is_written() {
-        let odd = Duration::from_micros(61_000_001);
-        let others = [
-            Algorithm::Lockout {
-                first: odd,
-                longest: odd * 3,
-            },
-            Algorithm::SlidingBuckets { buckets: 1_000 },
-        ];
-        for algorithm in Algorithm::ALL.into_iter().chain(others) {
-            let all = policies(algorithm);
-            assert!(all.len() >= 3);
-            for policy in all {
-                assert_eq!(
-                    policy.to_string().parse::<Policy>().unwrap(),
-                    policy,
-                    "{policy}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_wrong_text_is_refused_with_the_text() {
-        for (text, message) in [
-            (
-                "",
-                r#"policy "" needs a name and a quota, as in api=100/min, token_bucket"#,
-            ),
-            (
-                "api=1/s, token_bucket, level x",
-                r#"has no number in "level x""#,
-            ),
-            (
-                "api=1/s, token_bucket, level 9",
-                "policy level must be 1 to 4, got 9 in policy api",
-            ),
-            (
-                "api=1/s, token_bucket, shiny",
-                r#"has the unknown part "shiny""#,
-            ),
-            (
-                "api=1/s, token_bucket, leased(5s)",
-                "has a lease without terms",
-            ),
-            (
-                "api=1/s, token_bucket, leased(5s, 1/8)",
-                "lease share of the burst must be at least 8 units",
-            ),
-            ("a b=1/s, token_bucket", "policy name must be"),
-            ("api=1/s, bucket", "unknown algorithm \"bucket\""),
-            (
-                &"x".repeat(401),
-                "policy text must have at most 400 bytes, got 401",
-            ),
-        ] {
-            let error = text.parse::<Policy>().unwrap_err().to_string();
-            assert!(error.contains(message), "{error}");
-        }
-    }
 }

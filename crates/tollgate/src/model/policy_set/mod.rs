@@ -145,7 +145,6 @@ impl PolicySet {
         self.0.max_cost == 0
     }
 
-    /// Returns the same policies with quotas that block.
     pub(crate) fn blocked(&self) -> Self {
         Self::of(
             self.iter()
@@ -209,7 +208,7 @@ impl PolicySet {
     }
 
     /// Returns `true` when a policy of both sets has the same state for one key. Only policies with
-    /// these [reaches](Policy::reach) count: the first is that of this set.
+    /// these [reaches](Policy::reach) count, the first one in this set.
     pub(crate) fn shares_state(&self, other: &Self, reaches: (u8, u8)) -> bool {
         self.with_reach(reaches.0)
             .any(|one| other.with_reach(reaches.1).any(|two| one.shares_state(two)))
@@ -493,25 +492,6 @@ impl FromIterator<Arc<Policy>> for Policies {
         match policies.into_inner() {
             Ok([alone]) => Self::One(alone),
             Err(policies) => Self::List(policies.into_boxed_slice()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod policies_tests {
-    use super::*;
-    use crate::Quota;
-
-    #[test]
-    fn one_policy_is_held_without_a_list_and_several_keep_their_order() {
-        assert_eq!(size_of::<Policies>(), 2 * size_of::<usize>());
-        let all =
-            ["a", "b", "c"].map(|name| Arc::new(Policy::token_bucket(name, Quota::per_second(1))));
-        for count in 0..=all.len() {
-            let some = &all[..count];
-            let policies: Policies = some.iter().cloned().collect();
-            assert_eq!(&*policies, some);
-            assert_eq!(matches!(policies, Policies::One(_)), count == 1);
         }
     }
 }

@@ -70,30 +70,20 @@ pub(crate) const MAX_AMOUNT: u64 = 999_999_999_999_999;
 /// The longest period: 10 years of 365 days.
 pub(crate) const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
 
-/// The reasons for which a quota is refused.
+/// The condition that a quota does not meet.
 #[derive(Clone, Copy)]
-enum InvalidQuota {
-    LargeAmount,
-    ShortPeriod,
-    LongPeriod,
-    ZeroBurst,
-    LargeBurst,
-    LongDrain,
+struct Unmet {
+    text: &'static str,
+    of: Field,
 }
 
-impl InvalidQuota {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::LargeAmount => "quota amount must be at most 999999999999999",
-            Self::ShortPeriod => "quota period must be at least 1 µs",
-            Self::LongPeriod => "quota period must be at most 10 years (3650 days)",
-            Self::ZeroBurst => "quota burst must be at least 1",
-            Self::LargeBurst => "quota burst must be at most 999999999999999",
-            Self::LongDrain => {
-                "quota burst takes too long to refill: burst × period / amount must be at most 10 years"
-            }
-        }
-    }
+/// Selects the value that an error shows.
+#[derive(Clone, Copy)]
+enum Field {
+    Amount,
+    Period,
+    Burst,
+    Drain,
 }
 
 impl Quota {
@@ -107,7 +97,7 @@ impl Quota {
     pub const fn new(amount: u64, period: Duration) -> Self {
         match Self::checked(amount, period, amount) {
             Ok(quota) => quota,
-            Err(invalid) => panic!("{}", invalid.text()),
+            Err(unmet) => panic!("{}", unmet.text),
         }
     }
 
@@ -129,7 +119,7 @@ impl Quota {
     /// ```
     pub fn try_new(amount: u64, period: Duration) -> Result<Self, Error> {
         Self::checked(amount, period, amount)
-            .map_err(|invalid| Self::error(invalid, amount, period, amount))
+            .map_err(|unmet| Self::error(unmet, amount, period, amount))
     }
 
     /// Allows `amount` units per second.
@@ -204,7 +194,7 @@ impl Quota {
     pub const fn with_burst(self, burst: u64) -> Self {
         match Self::checked(self.amount, self.period(), burst) {
             Ok(quota) => quota,
-            Err(invalid) => panic!("{}", invalid.text()),
+            Err(unmet) => panic!("{}", unmet.text),
         }
     }
 
@@ -217,7 +207,7 @@ impl Quota {
     /// years to refill.
     pub fn try_with_burst(self, burst: u64) -> Result<Self, Error> {
         Self::checked(self.amount, self.period(), burst)
-            .map_err(|invalid| Self::error(invalid, self.amount, self.period(), burst))
+            .map_err(|unmet| Self::error(unmet, self.amount, self.period(), burst))
     }
 
     /// Lengthens the period by `margin`, to leave room for delays on the way to a server that
@@ -258,7 +248,7 @@ impl Quota {
             self.burst,
         ) {
             Ok(quota) => quota,
-            Err(invalid) => panic!("{}", invalid.text()),
+            Err(unmet) => panic!("{}", unmet.text),
         }
     }
 
@@ -271,7 +261,7 @@ impl Quota {
     pub fn try_with_margin(self, margin: Duration) -> Result<Self, Error> {
         let period = self.period().saturating_add(margin);
         Self::checked(self.amount, period, self.burst)
-            .map_err(|invalid| Self::error(invalid, self.amount, period, self.burst))
+            .map_err(|unmet| Self::error(unmet, self.amount, period, self.burst))
     }
 
     /// Returns the units per period.
@@ -293,48 +283,44 @@ impl Quota {
     }
 
     /// Returns whether the amount is 0, so that every check is denied.
-    ///
-    /// ```
-    /// use tollgate::Quota;
-    ///
-    /// assert!(Quota::per_minute(0).is_blocked());
-    /// assert_eq!(Quota::per_minute(0).with_burst(20), Quota::per_minute(0));
-    /// assert!(!Quota::per_minute(1).is_blocked());
-    /// ```
     #[must_use]
     pub const fn is_blocked(&self) -> bool {
         self.amount == 0
     }
 
-    /// Returns a quota of the same period that blocks.
     pub(crate) const fn blocked(self) -> Self {
         Self::of(0, 0, self.period_us)
     }
 
-    const fn checked(amount: u64, period: Duration, burst: u64) -> Result<Self, InvalidQuota> {
-        if amount > MAX_AMOUNT {
-            return Err(InvalidQuota::LargeAmount);
-        }
-        if burst == 0 && amount > 0 {
-            return Err(InvalidQuota::ZeroBurst);
-        }
-        if burst > MAX_AMOUNT {
-            return Err(InvalidQuota::LargeBurst);
-        }
+    const fn checked(amount: u64, period: Duration, burst: u64) -> Result<Self, Unmet> {
         let period_us = period.as_micros();
-        if period_us == 0 {
-            return Err(InvalidQuota::ShortPeriod);
-        }
-        if period_us > MAX_PERIOD_US as u128 {
-            return Err(InvalidQuota::LongPeriod);
-        }
-        if amount == 0 {
+        let (text, of) = if amount > MAX_AMOUNT {
+            (
+                "quota amount must be at most 999999999999999",
+                Field::Amount,
+            )
+        } else if burst == 0 && amount > 0 {
+            ("quota burst must be at least 1", Field::Burst)
+        } else if burst > MAX_AMOUNT {
+            ("quota burst must be at most 999999999999999", Field::Burst)
+        } else if period_us == 0 {
+            ("quota period must be at least 1 µs", Field::Period)
+        } else if period_us > MAX_PERIOD_US as u128 {
+            (
+                "quota period must be at most 10 years (3650 days)",
+                Field::Period,
+            )
+        } else if amount == 0 {
             return Ok(Self::of(0, 0, period_us as u64));
-        }
-        if period_us * burst as u128 / amount as u128 > MAX_PERIOD_US as u128 {
-            return Err(InvalidQuota::LongDrain);
-        }
-        Ok(Self::of(amount, burst, period_us as u64))
+        } else if period_us * burst as u128 / amount as u128 > MAX_PERIOD_US as u128 {
+            (
+                "quota burst takes too long to refill: burst × period / amount must be at most 10 years",
+                Field::Drain,
+            )
+        } else {
+            return Ok(Self::of(amount, burst, period_us as u64));
+        };
+        Err(Unmet { text, of })
     }
 
     const fn of(amount: u64, burst: u64, period_us: u64) -> Self {
@@ -358,14 +344,14 @@ impl Quota {
         }
     }
 
-    fn error(invalid: InvalidQuota, amount: u64, period: Duration, burst: u64) -> Error {
-        let got = match invalid {
-            InvalidQuota::LargeAmount => format!("got {amount}"),
-            InvalidQuota::ShortPeriod | InvalidQuota::LongPeriod => format!("got {period:?}"),
-            InvalidQuota::ZeroBurst | InvalidQuota::LargeBurst => format!("got {burst}"),
-            InvalidQuota::LongDrain => format!("got burst {burst} at {amount} per {period:?}"),
+    fn error(unmet: Unmet, amount: u64, period: Duration, burst: u64) -> Error {
+        let got = match unmet.of {
+            Field::Amount => format!("{amount}"),
+            Field::Period => format!("{period:?}"),
+            Field::Burst => format!("{burst}"),
+            Field::Drain => format!("burst {burst} at {amount} per {period:?}"),
         };
-        Error::config(format!("{}, {got}", invalid.text()))
+        Error::config(format!("{}, got {got}", unmet.text))
     }
 
     /// Returns the share of this quota that each of `replicas` may admit alone.

@@ -1,5 +1,5 @@
 //! Paces the checks of one server: when they leave, how many at a time, and when a new one is
-//! refused. Time is passed in, so that a simulation runs the same lines.
+//! refused. Time is passed in, so that tests need no clock.
 //!
 //! # Theory
 //!

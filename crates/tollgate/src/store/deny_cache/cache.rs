@@ -46,8 +46,8 @@ pub(crate) struct Epoch {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyHash {
     pub(crate) whole: u64,
-    /// The hash of the outermost level. It equals `whole` for a key of one level. Of a key with
-    /// branches, that of the first.
+    /// The hash of the outermost level, in the first branch. It equals `whole` for a key of one
+    /// level.
     pub(crate) outermost: u64,
     /// Makes the hashes of other levels and branches.
     pub(crate) hasher: RandomState,
@@ -97,8 +97,8 @@ impl DenyCache {
         }
     }
 
-    /// Returns the answer to a check that is known to be denied. `hash` is that of its key, here
-    /// and below.
+    /// Returns the answer to a check that is known to be denied. `hash` is the hash of its key,
+    /// here and below.
     #[inline]
     pub(crate) fn look_up(&self, check: &Check<'_>, hash: &KeyHash) -> Option<CheckFuture> {
         self.table.find(hash.whole, |denial| {
@@ -300,28 +300,5 @@ mod tests {
                 "{other:?}"
             );
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_remembered_denial_counts_down_as_time_passes() {
-        let (key, policies) = (Key::new("acme"), hourly(5));
-        let cache = remembering(&policies, &key, Cost::ONE);
-        let retry = || {
-            answer(&cache, &policies, &key, Cost::ONE).and_then(|decision| decision.retry_after())
-        };
-        let first = retry().expect("a denial");
-        assert_eq!(first, HOUR / 5);
-        let mut passed = Duration::ZERO;
-        let second = Duration::from_secs(1);
-        for pause in [second, 60 * second, Duration::from_micros(1)] {
-            tokio::time::advance(pause).await;
-            passed += pause;
-            let decision = answer(&cache, &policies, &key, Cost::ONE).expect("a denial");
-            assert_eq!(decision.retry_after(), Some(first - passed));
-            let reset = decision.states().next().expect("a state").reset_after();
-            assert_eq!(reset, 4 * (HOUR / 5) + first - passed);
-        }
-        tokio::time::advance(retry().expect("a denial")).await;
-        assert_eq!(retry(), None, "the wait is over, so the server is asked");
     }
 }

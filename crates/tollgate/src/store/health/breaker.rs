@@ -116,7 +116,7 @@ impl Breaker {
         }
     }
 
-    /// Returns the time of the last answer, and before the first one that of the breaker's
+    /// Returns the time of the last answer. Before the first one, the time of the breaker's
     /// creation.
     pub(crate) fn last_heard(&self) -> Instant {
         self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed))

@@ -59,7 +59,7 @@ pub(crate) trait Probed: Sized + Send + Sync + 'static {
 /// The error of a probe, and what is left of it.
 pub(crate) type Unanswered<S> = (Error, Option<S>);
 
-/// Holds what is known of a server's health, and the probe that finds it out.
+/// Knows a server's health, and the probe that finds it out.
 #[derive(Debug)]
 pub(crate) struct Health {
     /// The word for servers of this kind: `redis`.
@@ -121,7 +121,6 @@ impl Health {
         }
     }
 
-    /// Notes an answer.
     pub(crate) fn heard(&self) {
         self.breaker.heard(now());
     }

@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{KeyValue, presence::Presence, values::Values};
+use super::{KeyValue, values::Values};
 use crate::{
     Error, ErrorKind, Key,
     lock::Lock,
@@ -28,6 +28,7 @@ use crate::{
         Deadline, answer_by,
         deny_cache::DenyCache,
         health::{Attempt, Health, Probed, Unanswered, silent},
+        presence::Presence,
     },
 };
 
@@ -178,7 +179,6 @@ impl<K: KeyValue> Lanes<K> {
         })
     }
 
-    /// Returns how many calls wait.
     pub(super) fn waiting(&self) -> usize {
         self.queue.lock().waiting
     }
@@ -392,7 +392,6 @@ impl<K: KeyValue> Probed for Lanes<K> {
     }
 }
 
-/// A call that waits.
 trait Call: Send {
     fn names(&self) -> &[Vec<u8>];
     fn deadline(&self) -> Option<Deadline>;

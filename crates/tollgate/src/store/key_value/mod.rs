@@ -81,8 +81,8 @@ use crate::Error;
 ///   when something is another: its calls are then decided again. Or it keeps others away, by a
 ///   transaction and its locks. Keys are sorted when they are read, so locks are taken in one
 ///   order. Changes have no key in common, and may be made one by one or together.
-/// - **One instant.** The values and the time of a [`Snapshot`] are of one instant. The time is
-///   that of all processes: the database's clock. Limits hold when it goes back, see law 10 of
+/// - **One instant.** The values and the time of a [`Snapshot`] are of one instant. All
+///   processes have the same time, which is the database's clock. Limits hold when it goes back, see law 10 of
 ///   [`Store`](crate::Store).
 /// - **Expiry.** A value may be removed when its time has come, and not before. A value that has
 ///   expired and is still there does no harm.
@@ -91,7 +91,7 @@ use crate::Error;
 ///   what happened: for example [`ConnectionRefused`](crate::ErrorKind::ConnectionRefused), or
 ///   [`ConnectionLost`](crate::ErrorKind::ConnectionLost) when it is not known whether something
 ///   was written. A message contains no key and no secret.
-/// - **Cancellation.** The futures run in a task, and not in that of a caller. They are dropped
+/// - **Cancellation.** The futures run in a task, which is not the caller's. They are dropped
 ///   when the last call of the batch has reached its [deadline](crate::LimiterBuilder::deadline): a
 ///   transaction must then end, too.
 ///
@@ -130,7 +130,7 @@ pub trait KeyValue: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As those of [`read`](Self::read). The calls of the batch are not decided again, because they
+    /// As [`read`](Self::read). The calls of the batch are not decided again, because they
     /// may have been charged.
     fn write(
         &self,
@@ -143,13 +143,13 @@ pub trait KeyValue: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As those of [`read`](Self::read). Each check fails with this error meanwhile.
+    /// As [`read`](Self::read). Each check fails with this error meanwhile.
     fn ping(&self) -> impl Future<Output = Result<(), Error>> + Send {
         async { self.read(&[]).await.map(drop) }
     }
 }
 
-/// Holds the values that a [`KeyValue`] has read at one instant.
+/// The values that a [`KeyValue`] has read at one instant.
 pub struct Snapshot<R> {
     /// The time of the store, in microseconds since the Unix epoch; below 2⁵³.
     pub now_us: u64,

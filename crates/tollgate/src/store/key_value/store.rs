@@ -8,15 +8,12 @@ use super::{
 use crate::{
     Cost, Decision, Key, PolicySet, Store,
     clock::micros,
-    model::{Entry, algorithm::State},
+    model::Entry,
     runtime,
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
-        ReservationId, Settlement, Spending, StoreFuture,
-        deny_cache::KeyHash,
-        names,
-        permits::PermitState,
-        step::{self, States},
+        ReservationId, Settlement, Spending, StoreFuture, deny_cache::KeyHash, names,
+        permits::PermitState, step,
     },
 };
 
@@ -109,11 +106,11 @@ impl<K: KeyValue> KeyValueStore<K> {
             .map(|policy| name(|text| names::write_key(policy, key, text)));
         let record = id.map(|id| name(|text| names::write_record_key(policies, key, id, text)));
         if self.0.is_shared {
-            self.0.presence.serve(&self.0);
+            self.0.presence.serve(&self.0, false);
         }
         let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
         let check = check.keep();
-        StoreFuture::pending(async move {
+        StoreFuture::kept(check.clone(), async move {
             let key = check.check().key.clone();
             let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
                 step(&mut View::new(values, names), check.check(), now_us)
@@ -221,7 +218,7 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             Ok(log) => log.clone(),
             Err(error) => return StoreFuture::ready(Err(error)),
         };
-        let (alone, period_us) = (PolicySet::from(log.clone()), log.quota().period_us());
+        let alone = PolicySet::from(log.clone());
         let check = Check {
             policies: &alone,
             each: None,
@@ -229,14 +226,7 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             ..check
         };
         self.step(check, None, move |states, _, now_us| {
-            let place = states.find(0, &log);
-            match place.and_then(|place| states.state(0, &log, place)) {
-                Some((State::SlidingLog(state), _)) => {
-                    let entries = state.entries(period_us, now_us).take(limit);
-                    entries.map(|(at_us, tag)| Entry::new(at_us, tag)).collect()
-                }
-                _ => Vec::new(),
-            }
+            step::entries(states, (0, &log), now_us, limit)
         })
     }
 
@@ -302,13 +292,7 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         }
         let (life_us, of) = (micros(time_to_live), id.clone());
         self.step(check, Some(id), move |states, check, now_us| {
-            let reserved = step::reserve(states, check, &of, life_us, now_us);
-            Decision::from_levels(
-                check.policies,
-                reserved.levels,
-                reserved.charge.borrow(),
-                reserved.at_us,
-            )
+            step::reserve(states, check, &of, life_us, now_us).decision(check)
         })
     }
 

@@ -115,7 +115,7 @@ fn first_of(leads: &[usize], mut at: usize) -> usize {
 /// The states of one call: the bytes of the names that it reads.
 pub(super) struct View<'a> {
     values: &'a mut Values,
-    /// The name of the state of each policy, and then that of the record.
+    /// The name of the state of each policy, and then the name of the record.
     names: &'a [Vec<u8>],
     states: SmallVec<[Option<Taken>; 2]>,
 }

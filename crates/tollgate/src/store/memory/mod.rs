@@ -1,7 +1,7 @@
 //! The in-process store.
 //!
 //! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states.
-//! [`tables`] gives those of one key to the [`step`](super::step) that decides over several
+//! [`tables`] gives the states of one key to the [`step`](super::step) that decides over several
 //! policies.
 
 pub(crate) mod lockless;

@@ -25,7 +25,6 @@ struct Shard {
     crowded: usize,
 }
 
-/// The permits of one policy.
 struct Named {
     name: Box<str>,
     state: PermitState,
@@ -39,7 +38,7 @@ impl PermitTable {
         }))
     }
 
-    /// Decides a call. `hash` is that of the key.
+    /// Decides a call. `hash` is the hash of the key.
     pub(super) fn decide(
         &self,
         hash: u64,

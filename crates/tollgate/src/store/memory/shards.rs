@@ -104,7 +104,6 @@ impl<S> Shards<S> {
         (shards, now_us)
     }
 
-    /// Locks all shards, one after the other.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Timed<S>>> {
         self.0.iter().map(|line| line.0.lock())
     }

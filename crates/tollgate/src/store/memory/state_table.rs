@@ -16,8 +16,8 @@ use crate::{
 /// key, so one lock covers a whole decision. Only the branches of a key may be in several shards:
 /// see [`tables`](super::tables).
 ///
-/// The hash that a function takes is that of the outermost level. It is the hash of the whole key
-/// for a key of one level. The key that a function takes has no branches.
+/// The hash that a function takes is the hash of the outermost level, which is the hash of the
+/// whole key for a key of one level. The key that a function takes has no branches.
 #[derive(Debug)]
 pub(super) struct StateTable {
     states: HashTable<StateEntry>,
@@ -76,7 +76,6 @@ impl StateTable {
         self.states.len()
     }
 
-    /// Returns the reservations of the keys.
     pub(super) fn records(&mut self) -> &mut Records {
         &mut self.records
     }
@@ -109,7 +108,6 @@ impl StateTable {
         level
     }
 
-    /// Returns the place of the state of a key.
     pub(super) fn find(&self, hash: u64, key: &Key, policy: &Policy) -> Option<usize> {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
         self.states
@@ -262,7 +260,7 @@ impl StateEntry {
     }
 }
 
-/// Returns the hash of the state of a key under one policy. `hash` is that of the outermost level.
+/// Returns the hash of the state of a key under one policy. `hash` stands for the outermost level.
 #[inline]
 fn slot(hasher: &RandomState, hash: u64, key: &Key, policy: &Policy) -> u64 {
     if key.reach() == 1 {
@@ -277,7 +275,7 @@ fn nested_slot(hasher: &RandomState, key: &Key, policy: &Policy) -> u64 {
     slot_hash(policy.metered(key).hash(hasher), policy)
 }
 
-/// Returns the hash of a stored state. `hash` is that of the levels which the policy meters.
+/// Returns the hash of a stored state. `hash` stands for the levels which the policy meters.
 #[inline]
 fn slot_hash(hash: u64, policy: &Policy) -> u64 {
     (hash ^ u64::from(policy.name_hash())).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -359,49 +357,5 @@ impl fmt::Debug for StoredKey {
     /// Omits the key: it may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoredKey(..)")
-    }
-}
-
-#[cfg(test)]
-mod stored_key_tests {
-    use super::*;
-    use crate::Key;
-
-    #[test]
-    fn a_stored_key_equals_only_its_own_key() {
-        // Keys around the longest short one, and keys that equal another one plus its padding.
-        let texts = [
-            "a",
-            "a0",
-            "a00",
-            &"x".repeat(29),
-            &"x".repeat(30),
-            &"x".repeat(31),
-            &"x".repeat(64),
-        ];
-        for (at, text) in texts.iter().enumerate() {
-            let key = Key::from(*text);
-            let stored = StoredKey::of(key.level(0));
-            assert_eq!(stored.as_bytes(), text.as_bytes());
-            for (other_at, other) in texts.iter().enumerate() {
-                assert_eq!(
-                    stored.is(KeyProbe::of(Key::from(*other).level(0))),
-                    at == other_at,
-                    "{text} {other}"
-                );
-                let nested = Key::from(*other).child("inner");
-                assert_eq!(
-                    stored.is(KeyProbe::of(nested.level(1))),
-                    at == other_at,
-                    "{text} around inner: {other}"
-                );
-                assert!(!stored.is(KeyProbe::of(nested.level(2))), "{text} {other}");
-                assert_eq!(
-                    StoredKey::of(nested.level(1)).is(KeyProbe::of(key.level(0))),
-                    at == other_at,
-                    "{text} {other}"
-                );
-            }
-        }
     }
 }

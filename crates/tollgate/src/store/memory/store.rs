@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Decision, Key, Policy, PolicySet, Store,
     clock::{Clock, micros},
-    model::{Entry, algorithm::State, key::MAX_BRANCHES},
+    model::{Entry, key::MAX_BRANCHES},
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture,
         step,
@@ -158,23 +158,16 @@ impl MemoryStore {
         });
     }
 
-    /// Decides, charges and records at once.
     pub(crate) fn reserve_now(
         &self,
         check: Check<'_>,
         id: &ReservationId,
         life_us: u64,
     ) -> Decision {
-        let reserve = |tables: &mut BranchTables<'_>, now_us| {
+        let reserved = self.locked(check.key, |tables, now_us| {
             step::reserve(tables, check, id, life_us, now_us)
-        };
-        let reserved = self.locked(check.key, reserve);
-        Decision::from_levels(
-            check.policies,
-            reserved.levels,
-            reserved.charge.borrow(),
-            reserved.at_us,
-        )
+        });
+        reserved.decision(check)
     }
 
     /// Settles a reservation at the costs of `check`, by the commit of this number.
@@ -230,22 +223,6 @@ impl MemoryStore {
             .iter()
             .map(|branch| self.hash(branch))
             .collect()
-    }
-
-    /// Returns the state as text. Tests use it to see whether the state changed.
-    #[cfg(test)]
-    pub(crate) fn debug(&self, policy: &Policy, key: &Key) -> String {
-        let key = policy.branch_of(key);
-        let hash = self.hash(key);
-        format!(
-            "{:?}",
-            self.0
-                .shards
-                .lock(hash)
-                .shard
-                .state(hash, key, policy)
-                .map(|(state, _)| state)
-        )
     }
 
     /// Returns the permits of a key as they are stored elsewhere.
@@ -314,16 +291,9 @@ impl Store for MemoryStore {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
-        let key = log.branch_of(check.key);
-        let hash = self.hash(key);
-        let (timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        let entries = match timed.shard.state(hash, key, log) {
-            Some((State::SlidingLog(state), _)) => {
-                let entries = state.entries(log.quota().period_us(), now_us).take(limit);
-                entries.map(|(at_us, tag)| Entry::new(at_us, tag)).collect()
-            }
-            _ => Vec::new(),
-        };
+        let entries = self.locked(check.key, |tables, now_us| {
+            step::entries(tables, (0, log), now_us, limit)
+        });
         StoreFuture::ready(Ok(entries))
     }
 

@@ -22,7 +22,6 @@ pub(super) trait Tables {
     /// key, and the key.
     fn of(&mut self, policy: &Policy) -> (&mut StateTable, u64, &Key);
 
-    /// Returns the reservations of the key.
     fn records(&mut self) -> &mut Records;
 }
 

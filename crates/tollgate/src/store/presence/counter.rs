@@ -13,6 +13,7 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::held;
 use crate::{
     Error, ErrorKind, Key,
     clock::micros,
@@ -24,7 +25,7 @@ use crate::{
 /// The most groups of a store. One call counts all of them. Limits beyond have one group together.
 const MAX_GROUPS: usize = 32;
 
-/// Holds the numbers of processes that limiters want, one for each group.
+/// Keeps the numbers of processes that limiters want, one for each group.
 pub(crate) struct ReplicaCounter {
     /// Each is alive as long as a limiter wants it.
     counts: Lock<Vec<(ReplicaGroup, WeakReplicaCount)>>,
@@ -108,14 +109,7 @@ impl ReplicaCounter {
 
 /// Returns the numbers that limiters want, and forgets all others.
 fn wanted(counts: &mut Vec<(ReplicaGroup, WeakReplicaCount)>) -> Vec<(ReplicaGroup, ReplicaCount)> {
-    let mut wanted = Vec::new();
-    counts.retain(|(group, count)| {
-        let count = count.upgrade();
-        let is_wanted = count.is_some();
-        wanted.extend(count.map(|count| (*group, count)));
-        is_wanted
-    });
-    wanted
+    held(counts, |(group, count)| Some((*group, count.upgrade()?)))
 }
 
 /// The middle of the pause between two calls.

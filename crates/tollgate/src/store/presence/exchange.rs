@@ -1,13 +1,13 @@
 //! Processes tell each other what the customers of their limiters spend.
 
-use super::counter::Complaints;
+use super::{counter::Complaints, held};
 use crate::{
     Error,
     lock::Lock,
     store::{ReplicaGroup, Spending, WeakSpending},
 };
 
-/// Holds what is told, as long as a limiter holds it.
+/// Keeps what is told, as long as a limiter holds it.
 #[derive(Default)]
 pub(crate) struct Exchange {
     added: Lock<Vec<(ReplicaGroup, WeakSpending)>>,
@@ -21,17 +21,11 @@ impl Exchange {
     }
 
     fn current(&self) -> Vec<(ReplicaGroup, Spending)> {
-        let mut current = Vec::new();
-        self.added.lock().retain(|(group, spending)| {
-            let spending = spending.upgrade();
-            let is_held = spending.is_some();
-            current.extend(spending.map(|spending| (*group, spending)));
-            is_held
-        });
-        current
+        held(&mut self.added.lock(), |(group, spending)| {
+            Some((*group, spending.upgrade()?))
+        })
     }
 
-    /// Returns whether there is anything to tell.
     pub(crate) fn is_used(&self) -> bool {
         !self.current().is_empty()
     }
@@ -48,8 +42,8 @@ impl Exchange {
         reports
     }
 
-    /// Tells these reports by a call, and hears those of the others that it returns for each. What
-    /// was heard before a failed call fades.
+    /// Tells these reports by a call, and hears what the others report for each. What was heard
+    /// before a failed call fades.
     pub(crate) async fn tell(
         &self,
         reports: &[(ReplicaGroup, String)],

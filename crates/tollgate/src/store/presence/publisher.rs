@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use super::counter::{Complaints, is_away};
+use super::{
+    counter::{Complaints, is_away},
+    held,
+};
 use crate::{
     Enforcement, Error, ErrorKind,
     lock::Lock,
@@ -15,7 +18,7 @@ use crate::{
 /// The most limiters of a store that are shown. One call has all of them.
 const MAX_LIMITERS: usize = 64;
 
-/// Holds the limits that are shown, as long as a limiter holds them.
+/// Keeps the limits that are shown, as long as a limiter holds them.
 #[derive(Default)]
 pub(crate) struct Publications {
     added: Lock<Vec<WeakPublication>>,
@@ -33,13 +36,7 @@ impl Publications {
     /// Returns the limits that are shown, unless there are very many, and forgets those whose
     /// limiters are gone.
     pub(crate) fn current(&self) -> Vec<Publication> {
-        let mut current = Vec::new();
-        self.added.lock().retain(|limits| {
-            let limits = limits.upgrade();
-            let is_held = limits.is_some();
-            current.extend(limits);
-            is_held
-        });
+        let mut current = held(&mut self.added.lock(), WeakPublication::upgrade);
         if let Some(limits) = current.get(MAX_LIMITERS)
             && !self.has_left_out.swap(true, Ordering::Relaxed)
         {
@@ -179,16 +176,5 @@ mod tests {
                 .collect::<Vec<_>>(),
             ["later"]
         );
-    }
-
-    #[test]
-    fn a_share_is_a_whole_number_of_percent() {
-        for (text, expected) in [("0%", Some(0)), ("25%", Some(25)), ("100%", Some(100))] {
-            assert_eq!(percent(text.as_bytes()), expected);
-        }
-        for text in ["", "%", "25", "101%", "256%", "-1%", "2.5%", "25 %", "5O%"] {
-            assert_eq!(percent(text.as_bytes()), None, "{text}");
-        }
-        assert_eq!(percent(b"\xff%"), None);
     }
 }

@@ -108,33 +108,12 @@ impl ScriptedStore {
     }
 
     /// Creates a store that allows every request.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Limiter, Policy, Quota, test_util::ScriptedStore};
-    ///
-    /// let limiter = Limiter::new(ScriptedStore::allow(), Policy::token_bucket("log-in", Quota::per_day(1)));
-    /// for _ in 0..100 {
-    ///     assert!(limiter.check("acme").await?.is_allowed());
-    /// }
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn allow() -> Self {
         Self::new([Answer::allow()])
     }
 
     /// Creates a store that denies every request, with this wait.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tollgate::{Limiter, Policy, Quota, test_util::ScriptedStore};
-    ///
-    /// let limiter = Limiter::new(ScriptedStore::deny(Duration::from_secs(7)), Policy::token_bucket("api", Quota::per_day(9)));
-    /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(7)));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn deny(retry_after: Duration) -> Self {
         Self::new([Answer::deny(retry_after)])

@@ -91,10 +91,10 @@ impl Bench {
     }
 
     /// Returns the numbers of a peek and the stored state.
-    fn peek(&self) -> (One, String) {
+    fn peek(&self) -> (One, Option<(Vec<u8>, u64)>) {
         (
             one(&self.check(0)),
-            self.store.debug(self.policy(), &self.key),
+            self.store.stored(self.policy(), &self.key),
         )
     }
 }

@@ -1,5 +1,5 @@
-//! Tests the parts of a lease one by one. `tools/simulation` runs them together, under random
-//! schedules.
+//! Tests the parts of a lease one by one. `tests/tests/laws/leases.rs` runs them together, under
+//! random schedules.
 
 mod replica;
 mod terms;

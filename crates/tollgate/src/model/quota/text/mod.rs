@@ -1,6 +1,6 @@
 //! Reads and writes a quota as text: `100/min burst 20`.
 //!
-//! The periods are not those of `humantime`: there a month has 30.44 days and a year 365.25 days.
+//! The periods differ from `humantime`, where a month has 30.44 days and a year 365.25 days.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -122,14 +122,6 @@ impl Quota {
 
 impl fmt::Display for Quota {
     /// Writes a short text that parses to the same quota.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// assert_eq!(Quota::per_minute(100).with_burst(20).to_string(), "100/min burst 20");
-    /// assert_eq!(Quota::new(5, Duration::from_secs(600)).to_string(), "5/10m");
-    /// ```
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.amount)?;
         write_period(f, self.period_us)?;
@@ -192,7 +184,6 @@ impl<'a> Reader<'a> {
         Ok(Self { kind, text, at: 0 })
     }
 
-    /// Returns where the next token starts.
     fn next_at(&self) -> usize {
         let rest = &self.text[self.at..];
         self.at + (rest.len() - rest.trim_start_matches(' ').len())

@@ -52,7 +52,8 @@ pub(super) const MOST_KEYS: usize = 64;
 /// The most checks in a batch, when many are for the same key.
 const MOST_CHECKS: usize = 1_024;
 
-/// A text that a check of the batch meters: its hash, and the place of the check.
+/// A text that a check of the batch meters: its hash, and the place of the check. A batch has no more
+/// of them than keys: to look at the hashes of so few is no more work than to keep a table of them.
 #[derive(Clone, Copy, Debug)]
 struct Metered {
     hash: u64,
@@ -61,10 +62,6 @@ struct Metered {
     /// The place of the policy that meters the text.
     policy: usize,
 }
-
-/// The texts that a batch meters, no more than its keys. To look at the hashes of so few is no more
-/// work than to keep a table of them.
-type MeteredTexts = SmallVec<[Metered; MOST_KEYS]>;
 
 impl Batch {
     /// Takes checks from the front of the queue: at least one, if one waits that can be answered in
@@ -79,7 +76,7 @@ impl Batch {
     ) -> Self {
         let mut batch = Self::default();
         let most = queue.len().min(MOST_KEYS).min(share.keys.max(1));
-        let mut metered = SmallVec::new();
+        let mut metered = Vec::with_capacity(most);
         let (mut keys, mut subjects, mut checks) = (0, 0, 0);
         while let Some(check) = queue.pop_front() {
             if !check.is_awaited() {
@@ -147,7 +144,7 @@ impl Batch {
     }
 
     /// Notes the texts that a subject meters.
-    fn note(&self, metered: &mut MeteredTexts, group: usize, subject: usize) {
+    fn note(&self, metered: &mut Vec<Metered>, group: usize, subject: usize) {
         let request = self.groups[group].request(subject);
         for policy in 0..request.policies.len() {
             metered.extend(request.metered(policy).map(|(hash, _)| Metered {

@@ -453,8 +453,17 @@ impl CheckRequest {
         clock_us: Option<u64>,
         lease_call: Option<LeaseCall>,
     ) -> Arc<Self> {
-        let request = |kept| Self {
-            kept,
+        let uncapped;
+        let check = if check.policies.is_leased() && check.charge().is_capped() {
+            // Units that were granted in advance are spent without looking at what others have
+            // spent.
+            uncapped = check.charge().uncapped();
+            check.with_charge(&uncapped)
+        } else {
+            check
+        };
+        Arc::new(Self {
+            kept: Kept::new(check),
             hash,
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
             clock_us,
@@ -463,14 +472,7 @@ impl CheckRequest {
             share: SlotShare::Whole,
             is_over: AtomicBool::new(false),
             reply: Lock::new(Reply::Awaited(None)),
-        };
-        if check.policies.is_leased() && check.charge().is_capped() {
-            // Units that were granted in advance are spent without looking at what others have
-            // spent.
-            let uncapped = check.charge().uncapped();
-            return check.with_charge(&uncapped).keep_in(request);
-        }
-        check.keep_in(request)
+        })
     }
 
     /// Reads the reply to the call of this check alone.
@@ -489,8 +491,8 @@ impl CheckRequest {
 
     /// Returns the same request, to be sent to a server that has this share of its slot.
     pub(in crate::redis) fn again(&self, share: SlotShare) -> Arc<Self> {
-        self.check().keep_in(|kept| Self {
-            kept,
+        Arc::new(Self {
+            kept: Kept::new(self.check()),
             hash: self.hash.clone(),
             lease_call: self.lease_call.clone(),
             share,
