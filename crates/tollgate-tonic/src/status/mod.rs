@@ -29,12 +29,12 @@ pub use grpc_status::GrpcStatus;
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_minute(100)));
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_hour(100)));
 /// assert!(export(&limiter, "acme", 80).await.is_ok());
 ///
 /// let denied = export(&limiter, "acme", 80).await.unwrap_err();
 /// assert_eq!(denied.code(), Code::ResourceExhausted);
-/// assert!(denied.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs() >= 35);
+/// assert!(denied.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs() >= 2_100);
 ///
 /// let too_large = export(&limiter, "acme", 101).await.unwrap_err();
 /// assert_eq!(too_large.get_details_error_info().unwrap().reason, "COST_EXCEEDS_LIMIT");

@@ -28,8 +28,8 @@ use tollgate::{Error, ErrorKind, Key};
 /// let limiter = Limiter::new(
 ///     MemoryStore::new(),
 ///     [
-///         Policy::fixed_window("site", Quota::per_minute(3)).at_level(1),
-///         Policy::fixed_window("client", Quota::per_minute(2)),
+///         Policy::fixed_window("site", Quota::per_day(3)).at_level(1),
+///         Policy::fixed_window("client", Quota::per_day(2)),
 ///     ],
 /// );
 /// let key = |peer: &str| {

@@ -73,7 +73,7 @@ impl fmt::Debug for Admitted {
 ///     routing::post,
 /// };
 /// use http::{Request, request::Parts};
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
 /// use tollgate_tower::{HandlerLimiter, RateLimitLayer, Rejected, key::Header};
 /// use tower::ServiceExt;
 ///
@@ -87,7 +87,7 @@ impl fmt::Debug for Admitted {
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let store = MemoryStore::new();
+/// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
 /// let clients = Limiter::new(store.clone(), Policy::window_from_first_hit("client", Quota::per_day(100)));
 /// let recipients = Limiter::new(store, Policy::window_from_first_hit("recipient", Quota::per_hour(1)));
 /// let layer = RateLimitLayer::new(clients, Header::new("x-api-key"));

@@ -326,7 +326,7 @@ mod tests {
     use std::time::Duration;
 
     use http::Request;
-    use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota};
+    use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock};
 
     use super::*;
 
@@ -342,7 +342,8 @@ mod tests {
                 r#"["burst","day"]"#,
             ),
         ] {
-            let limiter = Limiter::new(MemoryStore::new(), policies);
+            let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+            let limiter = Limiter::new(store, policies);
             let _ = limiter.check("all").await;
             let decision = limiter.check("all").await.unwrap();
             let states: Vec<_> = decision.states().collect();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Does Tollgate fit my problem? | [Should I use this?](should_i_use_this) |
 //! | Which algorithm do I need? | [Choosing an algorithm](choosing_an_algorithm), with pictures |
-//! | How do I limit by user and by tenant, by the second and by the day? | [Several limits](several_limits) |
+//! | How do I limit by user and by tenant, by the minute and by the day? | [Several limits](several_limits) |
 //! | How do I call an API that has a limit? | [Waiting and outgoing calls](waiting_and_outgoing_calls) |
 //! | What happens when Redis is away? | [Outages](outages) |
 //! | What do I set before the first deployment? | [In production](in_production) |

@@ -96,8 +96,8 @@ impl fmt::Debug for Cost {
 /// let limiter = Limiter::new(
 ///     MemoryStore::new(),
 ///     [
-///         Policy::token_bucket("requests", Quota::per_minute(60)),
-///         Policy::token_bucket("tokens", Quota::per_minute(10_000)),
+///         Policy::token_bucket("requests", Quota::per_day(60)),
+///         Policy::token_bucket("tokens", Quota::per_day(10_000)),
 ///     ],
 /// );
 /// let decision = limiter.check("acme").cost([("requests", 1), ("tokens", 850)]).await?;
