@@ -22,10 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOG: &str = "server.log";
 
 /// The settings of every server: the tests write little, and many of them run at a time. A server
-/// that is killed loses nothing without `fsync`; only a machine that loses its power would.
+/// that is killed loses nothing without `fsync`; only a machine that loses its power would. Its shared
+/// memory lies in its directory, so nothing is left of it.
 const SETTINGS: &str = "fsync = off\nshared_buffers = 16MB\nmax_connections = 200\nlisten_addresses = '127.0.0.1'\n\
     unix_socket_directories = ''\nlog_min_messages = warning\nwal_level = replica\nmax_wal_senders = 4\n\
-    wal_sender_timeout = 5s\n";
+    wal_sender_timeout = 5s\ndynamic_shared_memory_type = mmap\n";
 
 /// The user `guarded` needs a password, which it does not have.
 const GUARDED: &str = "host all guarded 127.0.0.1/32 scram-sha-256\n";
