@@ -119,7 +119,7 @@ impl Peaks {
 }
 
 /// Returns the key of a request from a /64 of its own.
-fn key(extractor: impl KeyExtractor, number: u64) -> Key {
+fn key(extractor: &impl KeyExtractor, number: u64) -> Key {
     let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(number) << 64 | 1);
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.extensions.insert(SocketAddr::from((address, 50_000)));
@@ -168,7 +168,7 @@ async fn flood(requests: u64, extractor: impl KeyExtractor + Copy, policies: Pol
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
             let keys = numbers.clone().skip(task as usize).step_by(TASKS as usize);
-            let keys: Vec<_> = keys.map(|number| key(extractor, number)).collect();
+            let keys: Vec<_> = keys.map(|number| key(&extractor, number)).collect();
             let limiter = limiter.clone();
             tasks.spawn(async move {
                 let mut admitted = 0;
@@ -183,7 +183,7 @@ async fn flood(requests: u64, extractor: impl KeyExtractor + Copy, policies: Pol
     };
     // The scripts, the tasks and the queue have their size before the flood.
     run(requests..requests + TASKS * 4).await;
-    let network = key(extractor, 0);
+    let network = key(&extractor, 0);
     limiter
         .reset(network.parent().unwrap_or(network))
         .await
@@ -216,7 +216,7 @@ pub(super) async fn keys(pace: Pace) -> Findings {
     .await;
     let (before, keys) = (resident(), pace.of(10_000_000_u64, 1_000_000));
     for at in 0..keys {
-        assert!(sample(&large, key(PeerIp, at)).await.is_allowed);
+        assert!(sample(&large, key(&PeerIp, at)).await.is_allowed);
         if at % 10_000 == 0 {
             sleep(Duration::ZERO).await;
         }
@@ -297,19 +297,19 @@ pub(super) async fn soak(pace: Pace) -> Findings {
     // Both relative to the memory of the process: relative to the small heap, a few KiB would be
     // much. A minute is too short for a figure per hour.
     let size = mean(&looks, |look| look.resident);
-    let of_heap = "growth of what is in use on the heap, beside the process' memory";
-    let figures: [(_, fn(&Look) -> f64); 2] = [
-        (of_heap, |look| look.heap),
-        ("growth of the process' memory", |look| look.resident),
-    ];
-    for (asked, of) in figures {
+    let mut grows = |asked, of: fn(&Look) -> f64| {
         let grown = 100.0 * slope(&looks, of) / size;
         if pace.is_quick {
             findings.shown(asked, grown, "% an hour");
         } else {
             findings.at_most(1.0, asked, grown, "% an hour");
         }
-    }
+    };
+    grows(
+        "growth of what is in use on the heap, beside the process' memory",
+        |look| look.heap,
+    );
+    grows("growth of the process' memory", |look| look.resident);
     findings
 }
 

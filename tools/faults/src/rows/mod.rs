@@ -90,8 +90,11 @@ pub(crate) const SOAK: Row = Row {
 /// [`network_namespace`](tollgate_tests::network_namespace).
 pub(crate) const ISOLATED: &[&str] = &["N4", "N6", "N8", "H4"];
 
-/// The parts that this program plays when a row starts it as another process, with a URL.
-pub(crate) const PARTS: &[(&str, fn(&str))] = &[
+/// Takes the URL of a server.
+type Part = fn(&str);
+
+/// The parts that this program plays when a row starts it as another process.
+pub(crate) const PARTS: &[(&str, Part)] = &[
     (crowd::PROCESS, tollgate_test_support::run_crowd),
     (fail_over::ISOLATED, fail_over::isolated),
 ];

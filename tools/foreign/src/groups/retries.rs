@@ -28,12 +28,12 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) {
     for (format, field, unit) in FIELDS {
         let back_off =
             json!({"reset_headers": [{"name": field, "format": unit}], "max_interval": "30s"});
-        let listener = Listener::to(server.address()).retrying(policy(Some(back_off)));
+        let listener = Listener::to(server.address()).retrying(policy(&back_off));
         rows.push(json!({"port": listener.port(), "format": format, "field": field, "unit": unit}));
         listeners.push(listener);
     }
     // Without the back-off Envoy retries after 25 ms: the case shows that the others can fail.
-    let hasty = Listener::to(server.address()).retrying(policy(None));
+    let hasty = Listener::to(server.address()).retrying(policy(&Value::Null));
     let arguments = json!({
         "server": server.address().to_string(),
         "formats": formats().map(|(name, _)| name),
@@ -53,7 +53,7 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) {
 }
 
 /// Returns a policy with one retry of a 429.
-fn policy(back_off: Option<Value>) -> Value {
+fn policy(back_off: &Value) -> Value {
     json!({
         "retry_on": "retriable-status-codes",
         "retriable_status_codes": [429],

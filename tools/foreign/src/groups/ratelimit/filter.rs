@@ -104,10 +104,10 @@ pub(super) fn with_routes(listener: Listener, servers: [(&str, SocketAddr); 2]) 
     let quota = |value| json!({"actions": [generic("quota", value)]});
     let tokens = generic("tokens", "all");
     let services = [
-        at_end(generic("service", "first"), 0),
-        at_end(generic("service", "second"), 0),
+        at_end(&generic("service", "first"), 0),
+        at_end(&generic("service", "second"), 0),
         at_end(
-            json!({"metadata": {
+            &json!({"metadata": {
                 "descriptor_key": "service",
                 "source": "CLUSTER_LOCALITY_ENTRY",
                 "metadata_key": {"key": "shop.locality", "path": [{"key": "name"}]},
@@ -124,7 +124,7 @@ pub(super) fn with_routes(listener: Listener, servers: [(&str, SocketAddr); 2]) 
         route("/four", &[pair("tenant", "region"), pair("from", "to")]),
         to("first", route("/clusters", &[clusters])),
         per_route("/quota", &[quota("one"), quota("two")]),
-        per_route("/tokens", &[at_end(tokens.clone(), 0), at_end(tokens, 1)]),
+        per_route("/tokens", &[at_end(&tokens, 0), at_end(&tokens, 1)]),
         to(BY_SERVICE, per_route("/services", &services)),
         json!({"match": {"prefix": "/"}}),
     ];
@@ -141,7 +141,7 @@ fn to(cluster: &str, mut route: Value) -> Value {
 }
 
 /// Spends units after the response, or looks at them before.
-fn at_end(action: Value, hits: u32) -> Value {
+fn at_end(action: &Value, hits: u32) -> Value {
     json!({
         "actions": [action],
         "hits_addend": {"number": hits},

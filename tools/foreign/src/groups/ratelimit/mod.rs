@@ -1,7 +1,7 @@
 //! Envoy asks `tollgate-envoy` before each request: over HTTP and gRPC, in both modes, and while
 //! parts are away.
 
-use std::{net::TcpListener, path::Path, process::Command};
+use std::{net::TcpListener, path::Path, process::Command, slice};
 
 use serde_json::{Value, json};
 use tollgate_tests::{RateLimitService, RedisServer, ports};
@@ -103,7 +103,7 @@ fn failures(clients: &Clients) {
     let mut add = |row: &str, filter: Filter, denies: bool, expected: [u16; 5]| {
         let filter = filter.set("failure_mode_deny", denies);
         let listener = filter.add_to(Listener::to(app.address()));
-        let listener = listener.route(route("/", &[descriptor.clone()]));
+        let listener = listener.route(route("/", slice::from_ref(&descriptor)));
         let row = format!("{row}, `failure_mode_deny: {denies}`");
         let address = listener.address().to_string();
         cases.push(json!({"row": row, "address": address, "expected": expected}));
