@@ -40,10 +40,10 @@ const COMPILING: [&str; 4] = [
 /// a package of their own builds. A single program builds what it starts.
 const ARE_BUILT: &str = "TEST_PROGRAMS_ARE_BUILT";
 
-/// How long streams of random steps are in a full run: 25 and ten times as long as without these.
+/// Makes streams of random steps 25 and ten times as long.
 const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "100000"), ("PAIRS_REQUESTS", "6000")];
 
-/// What a run says that is not full.
+/// The last line of a run that is not full.
 const SHORT: &str = "left out: the tests of the tools, four tests that compile what no other test needs, and most of the \
                      random streams; `cargo xtask test --full` runs them";
 

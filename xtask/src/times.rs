@@ -1,4 +1,4 @@
-//! How long the programs of tests took the last time, and what is left of a run.
+//! Remembers the times of the test programs, and tells what is left of a run.
 
 use std::{
     collections::BTreeMap,

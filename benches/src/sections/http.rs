@@ -41,7 +41,7 @@ const FEW: usize = 1_000;
 
 const KEY: &str = "x-api-key";
 
-/// How far away the server is in a row: in the same data centre.
+/// The round trip of a server in the same data centre.
 const AWAY: Duration = Duration::from_micros(300);
 
 /// Stores the results of one turn: the figures of wrk, and the processor time per request of the

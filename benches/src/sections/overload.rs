@@ -26,7 +26,7 @@ const CALLERS: usize = 64;
 /// for a moment does not end the run.
 const LEAST: f64 = 500.0;
 
-/// What is offered, as multiples of the capacity.
+/// The offered load, as multiples of the capacity.
 struct Burst {
     name: &'static str,
     /// For keys that share it equally, and their number.

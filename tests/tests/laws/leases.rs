@@ -543,7 +543,7 @@ fn any<T>(dice: &mut Dice, items: &mut Vec<T>) -> Option<T> {
     (at < items.len()).then(|| items.swap_remove(at))
 }
 
-/// What one policy admitted, and the bound of its algorithm, written separately from the algorithms.
+/// The admissions of one policy, and the bound of its algorithm, written separately from it.
 struct Bound {
     policy: Policy,
     /// The units in the bucket, times the period.

@@ -1,5 +1,5 @@
-//! What the pictures in `docs/plots` and in the guide of `tollgate` say of the algorithms, and what
-//! `docs/algorithms.md` says of the pictures: the same traffic under each algorithm. Times are
+//! Compares the pictures in `docs/plots` and in the guide of `tollgate`, and the text of
+//! `docs/algorithms.md` about them, with the algorithms: the same traffic under each. Times are
 //! microseconds.
 
 use std::{fs, path::Path};

@@ -1,5 +1,5 @@
-//! What `docs/comparison.md` says of other limiters has a source, and its figures are those of the last
-//! run.
+//! Checks that `docs/comparison.md` has a source for what it says of other limiters, and that its
+//! figures are those of the last run.
 
 use std::collections::BTreeSet;
 

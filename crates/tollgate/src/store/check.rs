@@ -324,7 +324,7 @@ impl<T> Asked<T> {
     }
 }
 
-/// What a panic says of a future that is used after its end.
+/// The message of a panic about a future that is used after its end.
 const USED: &str = "a store future was used after it was ready";
 
 impl<T> StoreFuture<T> {

@@ -151,7 +151,7 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
     findings
 }
 
-/// What a flood caused. Memory is in MiB.
+/// The effect of a flood. Memory is in MiB.
 struct Growth {
     admitted: u64,
     keys: u64,
