@@ -2,8 +2,8 @@
 //!
 //! Run it as `cargo xtask faults`, see [`HELP`]. Each row starts its servers on free ports of
 //! 127.0.0.1, waits for conditions, and prints its figures with their targets, as lines of a table.
-//! What has to hold on every machine is asserted: a row that breaks fails the run. A time or a size
-//! that misses its target is only reported, because machines differ. Rows that need network
+//! A row asserts what has to hold on every machine, and fails the run when it breaks. A time or a
+//! size that misses its target is only reported, because machines differ. Rows that need network
 //! namespaces run only as root; for other users a loud line names them.
 
 use std::{
