@@ -38,7 +38,7 @@ Tasks:
         valkey-server where they are missing, else it says what to install;
         REDIS_SERVER and VALKEY_SERVER may name binaries. --full adds the tests
         of the tools and those that compile projects of their own, and makes
-        streams of random steps up to 25 times as long. PROGRAM runs one program
+        streams of random steps up to ten times as long. PROGRAM runs one program
         alone (`store`), or those of a crate, and TEST some of its tests.
         The last line is `N passed, N failed, N skipped`.
   test --servers [--quick] [--optional] [SERVER…]

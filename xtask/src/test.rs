@@ -40,8 +40,8 @@ const COMPILING: [&str; 4] = [
 /// a package of their own builds. A single program builds what it starts.
 const ARE_BUILT: &str = "TEST_PROGRAMS_ARE_BUILT";
 
-/// Makes streams of random steps 25 and ten times as long.
-const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "100000"), ("PAIRS_REQUESTS", "6000")];
+/// Makes streams of random steps five and ten times as long.
+const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "20000"), ("PAIRS_REQUESTS", "6000")];
 
 /// The last line of a run that is not full.
 const SHORT: &str = "left out: the tests of the tools, four tests that compile what no other test needs, and most of the \

@@ -26,8 +26,8 @@ const AT_ONCE: usize = 200;
 
 /// Returns the number of steps with each algorithm: 36 000 with all of them.
 ///
-/// The variable `STREAM_STEPS` names another number. `cargo xtask test --full` makes 25 times as
-/// many, `cargo xtask test --servers` fewer on each server, and who has changed a script more.
+/// The variable `STREAM_STEPS` names another number. `cargo xtask test --full` makes five times as
+/// many, and who has changed a script more.
 ///
 /// # Panics
 ///
@@ -39,11 +39,17 @@ pub fn steps() -> usize {
     })
 }
 
-/// Returns the part of these tries that a run makes: all of them where it makes a hundred thousand
-/// [`steps`], as `cargo xtask test --full` does, and a 25th without.
+/// Returns the part of these tries that a run makes: a 25th, a fifth in a [full](is_full) one, and
+/// all of them with a hundred thousand [`steps`].
 #[must_use]
 pub fn part_of(tries: u64) -> u64 {
     (tries * steps() as u64).div_ceil(100_000).min(tries)
+}
+
+/// Returns whether a run makes as many [`steps`] as `cargo xtask test --full`.
+#[must_use]
+pub fn is_full() -> bool {
+    steps() >= 20_000
 }
 
 /// Returns the seeds of the streams with each algorithm.

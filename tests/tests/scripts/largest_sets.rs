@@ -140,7 +140,7 @@ fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
                     assert_eq!(figures(decision), figures(&expected), "{key:?} of {set:?}");
                 }
             }
-            if at % 25 >= stream::part_of(25) {
+            if !stream::is_full() && at % 25 > 0 {
                 continue;
             }
             for policy in set.iter() {

@@ -210,7 +210,7 @@ fn is_refusal(reply: &Reply) -> bool {
 
 /// Returns whether a run that is not full leaves this call out.
 fn is_left_out(dice: &mut Dice) -> bool {
-    dice.below(100) >= stream::part_of(100)
+    !stream::is_full() && dice.below(25) > 0
 }
 
 /// Returns two keys of one slot of the first server.
