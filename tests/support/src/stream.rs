@@ -736,7 +736,7 @@ pub fn compare_on(
     Ok(())
 }
 
-/// Loads the scripts of a step that the server does not have, and notes their names.
+/// Loads the script of a step if the server does not have it, and notes its name.
 fn load(
     redis: &mut InRedis,
     taken: &Taken,
@@ -752,32 +752,28 @@ fn load(
         _ => None,
     };
     let script = script.under(ceilings);
-    let mut scripts = vec![
-        (script.sha(), script.text()),
-        (script.refund_sha(), script.refund_text()),
-    ];
-    if taken.step.id().is_some() {
-        scripts.push((script.reserve_sha(), script.reserve_text()));
-        scripts.push((script.commit_sha(), script.commit_text()));
-    }
-    if let Step::Look { .. } = taken.step {
-        scripts.push((script.look_sha(), script.look_text()));
-    }
-    if !names.contains_key(script.sha()) && !redis.kept.contains_key(script.sha()) {
-        let set = taken.policies.clone();
-        redis.kept.insert(script.sha().to_owned(), set);
-    }
-    for (sha, text) in scripts {
-        if !names.contains_key(sha) {
-            let reply = redis.run(&["SCRIPT".to_owned(), "LOAD".to_owned(), alter(text)]);
-            assert!(
-                !reply.is_error(),
-                "the script does not compile: {}",
-                reply.text()
-            );
-            names.insert(sha.to_owned(), reply.text());
+    let (sha, text) = match &taken.step {
+        Step::Check { .. } => (script.sha(), script.text()),
+        Step::Look { .. } => (script.look_sha(), script.look_text()),
+        Step::Refund { .. } | Step::RefundDecision { .. } => {
+            (script.refund_sha(), script.refund_text())
         }
+        Step::Reserve { .. } => (script.reserve_sha(), script.reserve_text()),
+        Step::Commit { .. } => (script.commit_sha(), script.commit_text()),
+        Step::Reset => return,
+    };
+    if names.contains_key(sha) {
+        return;
     }
+    let reply = redis.run(&["SCRIPT".to_owned(), "LOAD".to_owned(), alter(text)]);
+    assert!(
+        !reply.is_error(),
+        "the script does not compile: {}",
+        reply.text()
+    );
+    names.insert(sha.to_owned(), reply.text());
+    let set = || taken.policies.clone();
+    redis.kept.entry(sha.to_owned()).or_insert_with(set);
 }
 
 /// Repeats steps at the server. `first` is the number of the first one.

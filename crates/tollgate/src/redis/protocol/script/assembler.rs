@@ -23,7 +23,10 @@
 //! In a script over several policies, the numbers of a policy, and the names that its sections
 //! declare without indentation, end in the number of the policy.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use super::{COMMIT, REFUND, parts::Part};
 use crate::model::algorithm::source;
@@ -217,7 +220,10 @@ impl<'a> Frame<'a> {
             let Some(list) = self.parts[at].list(item) else {
                 return vec![item.to_owned()];
             };
-            names.extend(list.into_iter().map(|name| self.named(name, at)));
+            names.extend(
+                list.into_iter()
+                    .map(|name| self.named(name, at).into_owned()),
+            );
         }
         names
     }
@@ -254,22 +260,23 @@ impl<'a> Frame<'a> {
 
     /// Returns a word of a section, perhaps with the sign behind it, as the name that it is for a
     /// policy.
-    fn named(&self, word: &str, at: usize) -> String {
+    fn named<'w>(&self, word: &'w str, at: usize) -> Cow<'w, str> {
         let part = &self.parts[at];
+        let name =
+            word.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let (before, rest) = match name.strip_prefix("ceiling") {
+            Some(_) if part.ceiling.contains(&name) => ("limits.", name),
+            Some(rest) => (part.top, rest),
+            None if self.names[at].contains(name) => ("", name),
+            None => return word.into(),
+        };
         let number = if self.parts.len() > 1 {
             format!("_{}", at + 1)
         } else {
             String::new()
         };
-        let name =
-            word.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         let sign = &word[name.len()..];
-        match name.strip_prefix("ceiling") {
-            Some(_) if part.ceiling.contains(&name) => format!("limits.{name}{number}{sign}"),
-            Some(rest) => format!("{}{rest}{number}{sign}", part.top),
-            None if self.names[at].contains(name) => format!("{name}{number}{sign}"),
-            None => word.to_owned(),
-        }
+        format!("{before}{rest}{number}{sign}").into()
     }
 }
 
