@@ -50,15 +50,15 @@ end"
     path
 }
 
-/// Runs wrk for whole seconds, with 64 connections in one thread on the server core.
+/// Runs wrk for whole seconds, with one thread on the server core.
 ///
 /// # Panics
 ///
 /// When wrk fails, or reports errors of its sockets.
-pub(crate) fn run(server: SocketAddr, script: &Path, seconds: u64) -> Run {
+pub(crate) fn run(server: SocketAddr, script: &Path, connections: usize, seconds: u64) -> Run {
     let mut command = Command::new(find().expect("wrk is installed"));
     command
-        .args(["-t", "1", "-c", "64", "--latency"])
+        .args(["-t", "1", "--latency", "-c", &connections.to_string()])
         .args(["-d", &format!("{seconds}s"), "-s"])
         .arg(script);
     command.arg(format!("http://{server}/"));

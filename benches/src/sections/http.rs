@@ -41,6 +41,9 @@ const FEW: usize = 1_000;
 
 const KEY: &str = "x-api-key";
 
+const CONNECTIONS: usize = 64;
+const MANY_CONNECTIONS: usize = 256;
+
 /// The round trip of a server in the same data centre.
 const AWAY: Duration = Duration::from_micros(300);
 
@@ -67,6 +70,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 
     let admitted = bench.turns(
         KEYS,
+        CONNECTIONS,
         false,
         vec![
             ("no limiter", hello()),
@@ -85,8 +89,19 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             ("tower-rate-limiter, Redis", bench.tower_rate_limiter()),
         ],
     );
+    let many = bench.turns(
+        KEYS,
+        MANY_CONNECTIONS,
+        false,
+        vec![
+            ("no limiter", hello()),
+            ("tollgate, Redis", ours(bench.redis(), PLENTY)),
+            ("tollgate, in process", ours(MemoryStore::new(), PLENTY)),
+        ],
+    );
     let denied = bench.turns(
         FEW,
+        CONNECTIONS,
         true,
         vec![
             ("no limiter", hello()),
@@ -100,6 +115,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             "over Redis, to no limiter",
             0.65,
             [&admitted[1], &admitted[0]],
+        ),
+        (
+            "over Redis, 256 connections, to no limiter",
+            0.65,
+            [&many[1], &many[0]],
         ),
         (
             "over Redis, 99 % denied, to no limiter",
@@ -118,12 +138,17 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     }
     findings.tables.push(table(
         "Axum under wrk, all admitted",
-        "10 000 callers within their limit.",
+        "10 000 callers within their limit, 64 connections.",
         &admitted,
     ));
     findings.tables.push(table(
+        "Axum under wrk, all admitted, 256 connections",
+        "10 000 callers within their limit, 256 connections.",
+        &many,
+    ));
+    findings.tables.push(table(
         "Axum under wrk, 99 % over the limit",
-        "1 000 callers, six admitted a minute each.",
+        "1 000 callers, six admitted a minute each, 64 connections.",
         &denied,
     ));
     findings
@@ -135,7 +160,7 @@ fn per_second(turn: &Turn) -> f64 {
 
 fn table(title: &str, load: &str, series: &[Series<Turn>]) -> Table {
     let about = format!(
-        "{load} 64 connections. The service runs on one core, Redis and wrk on the other. Without a limiter, 70 to \
+        "{load} The service runs on one core, Redis and wrk on the other. Without a limiter, 70 to \
          80 % of the CPU time of the service is the kernel's work for sockets. With a handler that does more work, the \
          ratios to no limiter are higher."
     );
@@ -171,6 +196,7 @@ impl Bench<'_> {
     fn turns(
         &self,
         callers: usize,
+        connections: usize,
         denies: bool,
         served: Vec<(&str, Router)>,
     ) -> Vec<Series<Turn>> {
@@ -184,10 +210,11 @@ impl Bench<'_> {
                 // Two generations that do not count: the units of a lease follow the rate of its
                 // key, and lapse between turns.
                 if counts && name == LEASED_ROW {
-                    wrk::run(address, script, if self.pace.is_quick { 1 } else { 10 });
+                    let seconds = if self.pace.is_quick { 1 } else { 10 };
+                    wrk::run(address, script, connections, seconds);
                 }
                 let (redis, cpu) = (self.server.cpu(), machine::own_cpu());
-                let run = wrk::run(address, script, seconds);
+                let run = wrk::run(address, script, connections, seconds);
                 let (cpu, redis) = (machine::own_cpu() - cpu, self.server.cpu() - redis);
                 let refused = run.refused as f64 / run.requests as f64;
                 let is_expected = if denies {

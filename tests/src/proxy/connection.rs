@@ -1,6 +1,6 @@
 //! Forwards one connection through the proxy: requests in one direction, replies in the other.
 
-use std::{convert::Infallible, io};
+use std::{convert::Infallible, io, thread, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -16,6 +16,8 @@ use super::{Mode, Orders};
 
 /// So large that a delayed connection never waits for room.
 const UNDER_WAY: usize = 4096;
+
+const TIMER_IS_LATE: Duration = Duration::from_millis(2);
 
 /// Names the ways in which a connection ends.
 #[derive(Debug)]
@@ -198,7 +200,7 @@ impl Replies<'_> {
                     return Ok(self.to_client.write_all(bytes).await?);
                 }
                 Mode::Delay(delay) | Mode::DelayEach(_, delay) => tokio::select! {
-                    () = sleep_until(came + delay) => {
+                    () = sleep_precisely(came + delay) => {
                         return Ok(self.to_client.write_all(bytes).await?);
                     }
                     changed = self.orders.changed() => changed?,
@@ -237,6 +239,17 @@ impl Replies<'_> {
         let left = left - now.len();
         self.allowance = Some((epoch, left));
         if left == 0 { Err(end) } else { Ok(rest) }
+    }
+}
+
+/// Sleeps until a time. A timer of tokio ends up to two milliseconds later, so a thread sleeps for
+/// the last of them.
+async fn sleep_precisely(until: Instant) {
+    sleep_until(until - TIMER_IS_LATE).await;
+    let rest = until.saturating_duration_since(Instant::now());
+    if !rest.is_zero() {
+        // It fails only while the runtime ends, and with it the connection.
+        let _ = tokio::task::spawn_blocking(move || thread::sleep(rest)).await;
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, path::Path};
 
 use tollgate_test_support::{PATIENCE, POSTGRES, new_table};
-use tollgate_tests::{Process, ports, wait};
+use tollgate_tests::{Process, machine, ports, wait};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 const AMOUNT: usize = 1_200;
 
@@ -62,6 +62,10 @@ fn processes_that_are_killed_give_no_unit_twice_and_leave_nothing_locked() {
 
 #[test]
 fn two_instances_of_the_example_of_rules_share_one_limit_in_postgres() {
+    machine::undisturbed(STANDSTILL, two_instances);
+}
+
+fn two_instances() {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ranked.yaml");
     let url = format!("{}&create=unlogged&table={}", POSTGRES.url(), new_table());
     let instances: Vec<_> = (0..2)

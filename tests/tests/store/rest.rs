@@ -87,9 +87,10 @@ async fn a_server_that_ends_each_connection_before_a_call_is_sent_counts_as_away
 }
 
 /// Runs a scene on this number of threads. A connection that is silent while the machine stands
-/// still is given up, and so is a server.
+/// still is given up, and so is a server. An answer that is read late makes a connection of the
+/// application look as if it were in use.
 fn undisturbed(threads: usize, scene: impl AsyncFn()) {
-    machine::undisturbed_async(Duration::from_millis(50), threads, scene);
+    machine::undisturbed_async(Duration::from_millis(5), threads, scene);
 }
 
 /// Kills all connections again and again, and checks each time. Every check is decided and charged

@@ -23,7 +23,7 @@ use crate::Error;
 /// both:
 ///
 /// ```
-/// use std::{collections::BTreeMap, sync::Mutex, time::SystemTime};
+/// use std::{collections::BTreeMap, sync::Mutex, time::{Duration, SystemTime}};
 /// use tollgate::{
 ///     Error, Limiter, Policy, Quota,
 ///     store::{Change, KeyValue, KeyValueStore, Snapshot, Write},
@@ -65,7 +65,10 @@ use crate::Error;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// let store = KeyValueStore::new(Map::default());
-/// let limiter = Limiter::new(store.clone(), Policy::token_bucket("api", Quota::per_hour(2)));
+/// let limiter = Limiter::builder(store.clone())
+///     .policies(Policy::token_bucket("api", Quota::per_hour(2)))
+///     .deadline(Duration::from_secs(1))
+///     .build();
 /// assert!(limiter.check("acme").await?.is_allowed());
 /// assert!(limiter.check("acme").await?.is_allowed());
 /// assert!(limiter.check("acme").await?.is_denied());
