@@ -17,8 +17,8 @@ pub use crate::{
 /// Packs the arguments of scripts, and reads their replies.
 pub mod wire {
     pub use crate::redis::protocol::{
-        MixedArgs, MixedReply, OUTSTANDING, Outcome, Packed, decision, entries, numbers, outcomes,
-        pack, pack_held, pack_permits, pack_refund, pack_seen, permit_grant, reserved, settlement,
+        BatchReply, MixedArgs, OUTSTANDING, Outcome, Packed, decision, entries, numbers, pack,
+        pack_held, pack_permits, pack_refund, pack_seen, permit_grant, reserved, settlement,
         write_key, write_permit_key, write_record_key,
     };
 }

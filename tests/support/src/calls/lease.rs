@@ -4,7 +4,7 @@ use tollgate::{
     Cost, Decision, Error, Key, PolicySet,
     testing::{
         ChargeRef, Grant, Report, shape,
-        wire::{MixedArgs, MixedReply},
+        wire::{BatchReply, MixedArgs},
     },
 };
 
@@ -75,7 +75,7 @@ impl LeaseScript {
     pub fn read(&self, reply: &[u8], content: &Call) -> Result<(Decision, Option<Grant>), Error> {
         let reply = Value::BulkString(reply.to_vec());
         let mut reply =
-            MixedReply::leasing(shape(&self.policies), 1, [1, self.policies.len()], &reply)?;
+            BatchReply::leasing(shape(&self.policies), 1, [1, self.policies.len()], &reply)?;
         let outcome = reply.next(&self.policies, 1)?;
         let decision =
             outcome.decision(0, &self.policies, ChargeRef::from(Cost::new(content.cost)));

@@ -6,7 +6,7 @@ use tollgate::{
     store::Ceiling,
     testing::{
         Charge, Shape, shape,
-        wire::{MixedArgs, MixedReply},
+        wire::{BatchReply, MixedArgs},
     },
 };
 
@@ -129,7 +129,7 @@ impl MixedBatch {
     /// The reply is not one that the script makes.
     pub fn read(&self, reply: &Value) -> Result<Vec<Vec<Vec<Decision>>>, Error> {
         let runs = self.subjects.iter().map(|subject| subject.runs.len()).sum();
-        let mut reply = MixedReply::new(self.shape(), runs, reply)?;
+        let mut reply = BatchReply::mixed(self.shape(), runs, reply)?;
         let decisions = |(at, subject): (usize, &MixedSubject)| {
             let decisions = |(costs, count): &(Costs, usize)| {
                 let outcome = reply.next(&subject.policies, *count)?;

@@ -349,15 +349,15 @@ impl Script {
     ) -> Result<Vec<Vec<Decision>>, Error> {
         let charge = self.charge(costs);
         let is_counted = keys.iter().any(|&(_, count)| count != 1);
-        let counts = keys.iter().map(|&(_, count)| count);
-        let outcomes = wire::outcomes(&self.policies, counts, is_counted, self.is_capped(), reply)?;
-        let decisions = |(outcome, &(_, count)): (Result<wire::Outcome, Error>, &(Key, usize))| {
-            let outcome = outcome?;
+        let (policies, is_capped) = (&self.policies, self.is_capped());
+        let mut reply = wire::BatchReply::new(policies, keys.len(), is_counted, is_capped, reply)?;
+        let decisions = |&(_, count): &(Key, usize)| {
+            let outcome = reply.next(policies, count)?;
             Ok((0..count)
-                .map(|at| outcome.decision(at, &self.policies, charge.borrow()))
+                .map(|at| outcome.decision(at, policies, charge.borrow()))
                 .collect())
         };
-        outcomes.zip(keys).map(decisions).collect()
+        keys.iter().map(decisions).collect()
     }
 }
 

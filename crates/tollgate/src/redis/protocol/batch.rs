@@ -119,50 +119,45 @@ pub struct Outcome {
     at_us: u64,
 }
 
-/// Reads the reply of a batch: packed doubles. Each key has the number of admitted requests, if
-/// they were counted, and the words as for a check. The server's time comes last. `counts` holds
-/// the number of requests of each key, and `is_capped` is true when they had ceilings.
-pub fn outcomes<'a>(
-    policies: &'a PolicySet,
-    counts: impl ExactSizeIterator<Item = usize>,
-    counted: bool,
-    is_capped: bool,
-    reply: &'a Value,
-) -> Result<impl Iterator<Item = Result<Outcome, Error>>, Error> {
-    let each = words_of_check(policies, is_capped) + usize::from(counted);
-    let (words, at_us) = unpacked(counts.len() * each, reply)?;
-    let outcome = move |(words, count): (&[[u8; 8]], usize)| match counted {
-        true => counted_outcome(policies, count, words, at_us),
-        false => {
-            let levels = levels(policies, words, word)?;
-            Ok(Outcome {
-                granted: usize::from(levels.fit()),
-                levels,
-                at_us,
-            })
-        }
-    };
-    Ok(words.chunks_exact(each).zip(counts).map(outcome))
-}
-
-/// Reads the reply of a mixed batch: packed doubles. Each run has the number of admitted requests
-/// and all words of each policy. The server's time comes last.
+/// Reads the reply of a batch: packed doubles. Each key, or each run of a mixed batch, has the
+/// number of admitted requests and its words. The server's time comes last.
 #[derive(Debug)]
-pub struct MixedReply<'a> {
+pub struct BatchReply<'a> {
     words: &'a [[u8; 8]],
-    /// The number of words of a run.
+    /// The number of words of a key or of a run, with the number of admitted requests.
     each: usize,
+    /// The number of admitted requests is sent.
+    is_counted: bool,
     at_us: u64,
 }
 
-impl<'a> MixedReply<'a> {
+impl<'a> BatchReply<'a> {
+    /// Creates the reader of a reply over `keys` keys that have the same policies and costs.
+    /// `is_counted` is true when some key has several requests, and `is_capped` when they have
+    /// ceilings.
+    ///
+    /// # Errors
+    ///
+    /// The reply has no time, or another number of words.
+    pub fn new(
+        policies: &PolicySet,
+        keys: usize,
+        is_counted: bool,
+        is_capped: bool,
+        reply: &'a Value,
+    ) -> Result<Self, Error> {
+        let each = words_of_check(policies, is_capped) + usize::from(is_counted);
+        Self::of(keys * each, each, is_counted, reply)
+    }
+
     /// Creates the reader of a reply over `runs` runs, of all subjects together.
     ///
     /// # Errors
     ///
     /// The reply has no time, or another number of words.
-    pub fn new(shape: &Shape, runs: usize, reply: &'a Value) -> Result<Self, Error> {
-        Self::with_words(shape, runs * (shape.words() + 1), reply)
+    pub fn mixed(shape: &Shape, runs: usize, reply: &'a Value) -> Result<Self, Error> {
+        let each = shape.words() + 1;
+        Self::of(runs * each, each, true, reply)
     }
 
     /// Creates the reader of a reply that also grants units to `subjects` subjects, each of
@@ -177,30 +172,41 @@ impl<'a> MixedReply<'a> {
         [subjects, policies]: [usize; 2],
         reply: &'a Value,
     ) -> Result<Self, Error> {
-        Self::with_words(
-            shape,
-            runs * (shape.words() + 1) + subjects * (2 + 2 * policies),
+        let each = shape.words() + 1;
+        Self::of(
+            runs * each + subjects * (2 + 2 * policies),
+            each,
+            true,
             reply,
         )
     }
 
-    fn with_words(shape: &Shape, count: usize, reply: &'a Value) -> Result<Self, Error> {
+    fn of(count: usize, each: usize, is_counted: bool, reply: &'a Value) -> Result<Self, Error> {
         let (words, at_us) = unpacked(count, reply)?;
         Ok(Self {
             words,
-            each: shape.words() + 1,
+            each,
+            is_counted,
             at_us,
         })
     }
 
-    /// Returns the outcome of the next run, which had `count` checks over these policies.
+    /// Returns the outcome of the next key or run, which had `count` checks over these policies.
     ///
     /// # Errors
     ///
     /// The words are not those that the script makes, or there is no further run.
     pub fn next(&mut self, policies: &PolicySet, count: usize) -> Result<Outcome, Error> {
         let words = self.take(self.each)?;
-        counted_outcome(policies, count, words, self.at_us)
+        if self.is_counted {
+            return counted_outcome(policies, count, words, self.at_us);
+        }
+        let levels = levels(policies, words, word)?;
+        Ok(Outcome {
+            granted: usize::from(levels.fit()),
+            levels,
+            at_us: self.at_us,
+        })
     }
 
     /// Returns the units that were granted to a subject, after its runs were read. `None` when none
@@ -341,7 +347,7 @@ mod tests {
     fn read(counts: &[usize], reply: &Value) -> Result<Vec<usize>, String> {
         // The amount divides the period, and the second word is sent all the same.
         let policies = PolicySet::from(Policy::token_bucket("bucket", Quota::per_second(5)));
-        let mut reply = MixedReply::new(policies.shape(), counts.len(), reply)
+        let mut reply = BatchReply::mixed(policies.shape(), counts.len(), reply)
             .map_err(|error| error.to_string())?;
         let outcome = |&count| {
             reply

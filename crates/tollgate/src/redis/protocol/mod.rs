@@ -11,7 +11,7 @@ mod script_error;
 
 pub use crate::store::names::{write_key, write_permit_key, write_record_key};
 pub(crate) use crate::store::names::{write_metered, write_policy};
-pub use batch::{MixedArgs, MixedReply, Outcome, outcomes};
+pub use batch::{BatchReply, MixedArgs, Outcome};
 pub use check::{OUTSTANDING, Packed, decision, numbers, pack, pack_seen};
 pub(in crate::redis) use error::{
     ErrorClass, Told, connecting, error, is_refused_in_move, rejects_connection,

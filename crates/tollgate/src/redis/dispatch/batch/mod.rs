@@ -19,7 +19,7 @@ use crate::{
     redis::{
         connect::Connection,
         leased_units::LeaseCall,
-        protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
+        protocol::{BatchReply, MixedArgs, Outcome, Script, hash_slot},
         server::{Call, CallError, CallResult, Sent, Server},
     },
 };
@@ -229,9 +229,6 @@ pub(super) struct Group {
 ///
 /// Checks of the same costs in a row are a *run*.
 pub(super) type Subject = SmallVec<[QueuedCheck; 1]>;
-
-/// The number of keys up to which the counts of a reply need no allocation.
-const COUNTS: usize = 64;
 
 /// The most numbers in a reply. Lua returns at most 8000 values from a function.
 const MOST_NUMBERS: usize = 4_000;
@@ -483,28 +480,23 @@ impl Group {
     }
 
     fn reply_uniform(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
-        let (sample, is_counted) = (Arc::clone(self.request(0)), self.is_counted());
-        let counts: SmallVec<[usize; COUNTS]> = self.subjects.iter().map(Subject::len).collect();
-        match protocol::outcomes(
-            &sample.policies,
-            counts.into_iter(),
-            is_counted,
-            sample.is_capped(),
-            value,
-        ) {
-            Ok(outcomes) => {
-                for (subject, outcome) in self.subjects.into_iter().zip(outcomes) {
-                    reply_run(subject, &outcome);
-                }
-                Ok(())
-            }
-            Err(error) => Err((self.subjects, error)),
+        let (sample, keys) = (Arc::clone(self.request(0)), self.subjects.len());
+        let (is_counted, is_capped) = (self.is_counted(), sample.is_capped());
+        let mut reply = match BatchReply::new(&sample.policies, keys, is_counted, is_capped, value)
+        {
+            Ok(reply) => reply,
+            Err(error) => return Err((self.subjects, error)),
+        };
+        for subject in self.subjects {
+            let outcome = reply.next(&sample.policies, subject.len());
+            reply_run(subject, &outcome);
         }
+        Ok(())
     }
 
     fn reply_leasing(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
         let (policies, subjects) = (self.request(0).policies.clone(), self.subjects.len());
-        let reply = MixedReply::leasing(
+        let reply = BatchReply::leasing(
             policies.shape(),
             self.runs,
             [subjects, policies.len()],
@@ -538,7 +530,8 @@ impl Group {
     }
 
     fn reply_mixed(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
-        let mut reply = match MixedReply::new(self.request(0).policies.shape(), self.runs, value) {
+        let shape = self.request(0).policies.shape();
+        let mut reply = match BatchReply::mixed(shape, self.runs, value) {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
         };
