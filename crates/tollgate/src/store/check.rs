@@ -337,6 +337,13 @@ impl<T> StoreFuture<T> {
         })
     }
 
+    /// Creates a future whose answer is there, and is no error. Nothing is copied out of a
+    /// `Result`.
+    #[inline]
+    pub(crate) fn decided(answer: T) -> Self {
+        Self(FutureState::Ready(answer))
+    }
+
     /// Creates a future from any future. It is boxed once.
     pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
         Self(FutureState::Pending(Box::pin(answer), None))

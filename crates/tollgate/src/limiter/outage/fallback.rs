@@ -86,6 +86,12 @@ impl Fallback {
         &self.name
     }
 
+    /// Returns whether anybody counts the answers of a store in the process.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        LimiterMetrics::IS_ON || self.watch.is_some()
+    }
+
     /// Counts the answer of a store in the process.
     #[inline]
     pub(crate) fn answered_in_process(

@@ -247,7 +247,7 @@ impl Store for MemoryStore {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        StoreFuture::ready(Ok(self.decide(check)))
+        StoreFuture::decided(self.decide(check))
     }
 
     fn look(&self, check: Check<'_>) -> CheckFuture {
