@@ -48,7 +48,7 @@ fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
         for seed in 0..6 {
             law(&mut InMap::new(), &mut Dice::new(seed), algorithm);
         }
-        if stream::is_full() || (at + turn) % 4 == 0 {
+        if stream::is_full() || (at + turn).is_multiple_of(4) {
             postgres.with_bytes(Rows::clear);
             postgres.set_now(START_US);
             law(&mut postgres, &mut Dice::new(0), algorithm);
