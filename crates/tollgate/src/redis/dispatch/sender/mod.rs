@@ -594,7 +594,7 @@ impl CheckRequest {
 pub(super) fn overloaded(wait: Duration) -> Error {
     Error::new(
         ErrorKind::Overloaded,
-        format!("the answer of redis may take {wait:?}, because many checks wait for it"),
+        format!("the answer of redis would take {wait:?}, because many checks wait for it"),
     )
 }
 
