@@ -109,9 +109,9 @@ docs/comparison.md: 2.67 and 3.17 × <- | 256 | tower-rate-limit-redis | 155 k |
 docs/comparison.md: 2.67 and 3.17 × <- | 256 | tower-rate-limit-fred | 121 k | 3.17 |
 docs/comparison.md: 3.07 × <- | 256 | shared connection, two round trips | 111 k | 3.07 |
 docs/comparison.md: 3.36 and 6.93 × <- shape of Spring's request_rate_limiter) | 11.7 | 6.93 |
-docs/comparison.md: 0.79 and 0.81 of <- | tower_governor, in process | 87 k | 0.81 |
-docs/comparison.md: 0.75 and 0.28 | <- | tower_governor, in process | 29 k | 0.28 |
-docs/comparison.md: 0.56 and 0.36 of <- | tower-rate-limiter, Redis | 38 k | 0.36 |
+docs/comparison.md: 0.89 and 0.91 of <- | tower_governor, in process | 78 k | 0.91 |
+docs/comparison.md: 0.88 and 0.28 | <- | tower_governor, in process | 30 k | 0.28 |
+docs/comparison.md: 0.61 and 0.45 of <- | tower-rate-limiter, Redis | 38 k | 0.45 |
 README.md: 105 µs <- | 1 | tollgate | 9253 | 1.00 | 48.7 | 53.8 | 105 |
 README.md: 102 µs <- | 1 | shared connection, same script | 9091 | 0.96 | 42.5 | 54.4 | 102 |";
 
