@@ -86,7 +86,7 @@ impl Fallback {
         &self.name
     }
 
-    /// Returns whether anybody counts the answers of a store in the process.
+    /// Returns whether anybody counts the answers of the store.
     #[inline]
     pub(crate) fn counts(&self) -> bool {
         LimiterMetrics::IS_ON || self.watch.is_some()
@@ -123,7 +123,7 @@ impl Fallback {
     pub(crate) fn decided(&self, decision: &Decision, check: Check<'_>) {
         let is_away = self.outage_phase.is_away() || self.overload_phase.is_away();
         let may_end = is_away && !decision.is_in_process();
-        if may_end || LimiterMetrics::IS_ON || self.watch.is_some() {
+        if may_end || self.counts() {
             self.watch(check, decision);
             self.metrics
                 .record_decision(&self.name, decision, check.deadline);

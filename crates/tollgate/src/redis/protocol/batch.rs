@@ -120,11 +120,11 @@ pub struct Outcome {
 }
 
 /// Reads the reply of a batch: packed doubles. Each key, or each run of a mixed batch, has the
-/// number of admitted requests and its words. The server's time comes last.
+/// number of admitted requests, if they were counted, and its words. The server's time comes last.
 #[derive(Debug)]
 pub struct BatchReply<'a> {
     words: &'a [[u8; 8]],
-    /// The number of words of a key or of a run, with the number of admitted requests.
+    /// The number of words of a key or of a run, with the number of admitted requests if sent.
     each: usize,
     /// The number of admitted requests is sent.
     is_counted: bool,
