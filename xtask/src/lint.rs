@@ -104,7 +104,7 @@ fn packages(workspace: &Workspace) -> Result<(), Failure> {
     package
         .env("CARGO_TARGET_DIR", workspace.target())
         .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "line-tables-only")
+        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "false")
         .args(["--config", "profile.dev.package.\"*\".debug=false"]);
     failure::run(&mut package)
 }

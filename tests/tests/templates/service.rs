@@ -49,12 +49,9 @@ fn build(project: &Project) -> PathBuf {
     let mut build = Command::new(cargo);
     forget_package(&mut build);
     // As the workspace says, so that its dependencies need not be compiled again.
-    for variable in [
-        "CARGO_PROFILE_DEV_DEBUG",
-        "CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG",
-    ] {
-        build.env(variable, "line-tables-only");
-    }
+    build
+        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "false");
     let status = build
         .args([
             "build",
