@@ -70,7 +70,7 @@ mod redis {
 
     #[path = "../../../crates/tollgate/src/redis/connect/dial_state.rs"]
     pub(crate) mod dial_state;
-    #[path = "../../../crates/tollgate/src/redis/dispatch/pacer.rs"]
+    #[path = "../../../crates/tollgate/src/redis/dispatch/pacer/mod.rs"]
     pub(crate) mod pacer;
     #[path = "../../../crates/tollgate/src/redis/dispatch/queue.rs"]
     pub(crate) mod queue;

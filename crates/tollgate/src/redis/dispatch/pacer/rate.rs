@@ -1,0 +1,112 @@
+//! How fast the server answers.
+
+use std::time::{Duration, Instant};
+
+use super::{Ticket, millis};
+
+/// Measures how many keys and checks the server answers in a millisecond.
+#[derive(Clone, Debug)]
+pub(super) struct Rate {
+    /// The greatest of the last samples: what the line has carried.
+    pub(super) keys: f64,
+    /// One of the greater of the last samples in which the server was the limit, because a server
+    /// that stands still for a moment is not slow.
+    pub(super) checks: f64,
+    last: [Sample; SAMPLES],
+    next: usize,
+    /// The begin of the present sample, and what was answered since.
+    began: Instant,
+    answered: (usize, usize),
+    /// Checks waited all the time, and all answers came late. So the server is the limit, and not
+    /// its callers or the line.
+    is_busy: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    keys: f64,
+    /// 0 until the server was the limit. What it answers at other times counts if it is more.
+    checks: f64,
+}
+
+/// The keys that the fastest server decides in a millisecond, with some room. It counts until there
+/// are samples.
+pub(super) const FASTEST: f64 = 640.0;
+
+pub(super) const SAMPLES: usize = 8;
+
+/// The place of the sample that counts for checks, of those in order. Two others are greater.
+pub(super) const GREATER: usize = 2;
+
+/// The shortest sample, on a line that is no longer.
+const SAMPLE: Duration = Duration::from_millis(5);
+
+/// The factor by which a rate grows with each later sample in which the server was not the limit.
+/// The server may have become faster.
+const FORGETS: f64 = 1.0 + 1.0 / 256.0;
+
+impl Rate {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            keys: FASTEST,
+            checks: FASTEST,
+            last: [Sample {
+                keys: FASTEST,
+                checks: 0.0,
+            }; SAMPLES],
+            next: 0,
+            began: now,
+            answered: (0, 0),
+            is_busy: false,
+        }
+    }
+
+    /// Notes an answer, and whether checks waited at the server.
+    pub(super) fn answered(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        least: Duration,
+        is_late: bool,
+    ) {
+        self.is_busy &= is_late;
+        self.answered.0 += ticket.keys;
+        self.answered.1 += ticket.checks;
+        let took = now.saturating_duration_since(self.began);
+        if took < least.max(SAMPLE) {
+            return;
+        }
+        let (keys, checks) = (
+            self.answered.0 as f64 / millis(took),
+            self.answered.1 as f64 / millis(took),
+        );
+        let before = self.last[self.next].checks;
+        self.last[self.next] = Sample {
+            keys,
+            checks: match self.is_busy {
+                true => checks,
+                false if before > 0.0 => checks.max(before * FORGETS),
+                false => before,
+            },
+        };
+        self.next = (self.next + 1) % SAMPLES;
+        (self.began, self.answered, self.is_busy) = (now, (0, 0), true);
+        self.keys = self
+            .last
+            .iter()
+            .map(|sample| sample.keys)
+            .fold(0.0, f64::max);
+        let mut sorted = self.last.map(|sample| sample.checks);
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        self.checks = if sorted[GREATER] > 0.0 {
+            sorted[GREATER]
+        } else {
+            FASTEST
+        };
+    }
+
+    /// Notes that no check waits.
+    pub(super) fn rests(&mut self) {
+        self.is_busy = false;
+    }
+}
