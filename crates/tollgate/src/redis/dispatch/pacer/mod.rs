@@ -41,9 +41,9 @@
 //! deadline, it fails at once: its caller would leave before the answer, and the server would work in
 //! vain. The rate is measured only while the server is the limit: checks wait in the queue all the
 //! time, and answers come late. At other times it is that of a few callers or of a long line, and
-//! would refuse checks in vain. It is remembered until it is measured again. Fairness between keys is
-//! a question of its own, and the one rule that looks at a key: half of the wait is kept from those
-//! keys that fill the queue.
+//! would refuse checks in vain. It is remembered for a while, because one burst follows another.
+//! Fairness between keys is a question of its own, and the one rule that looks at a key: half of the
+//! wait is kept from those keys that fill the queue.
 
 mod rate;
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub(super) struct Rate {
     /// The begin of the present sample, and what was answered since.
     began: Instant,
     answered: (usize, usize),
+    /// The end of the last sample in which the server was the limit.
+    limited: Instant,
     /// Checks waited all the time, and all answers came late. So the server is the limit, and not
     /// its callers or the line.
     is_busy: bool,
@@ -25,7 +27,8 @@ pub(super) struct Rate {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     keys: f64,
-    /// 0 until the server was the limit. What it answers at other times counts if it is more.
+    /// 0 until the server was the limit, and when that is forgotten. What it answers at other times
+    /// counts if it is more.
     checks: f64,
 }
 
@@ -41,9 +44,8 @@ pub(super) const GREATER: usize = 2;
 /// The shortest sample, on a line that is no longer.
 const SAMPLE: Duration = Duration::from_millis(5);
 
-/// The factor by which a rate grows with each later sample in which the server was not the limit.
-/// The server may have become faster.
-const FORGETS: f64 = 1.0 + 1.0 / 256.0;
+/// The time after which a rate is forgotten. The server may have become faster.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(10);
 
 impl Rate {
     pub(super) fn new(now: Instant) -> Self {
@@ -57,6 +59,7 @@ impl Rate {
             next: 0,
             began: now,
             answered: (0, 0),
+            limited: now,
             is_busy: false,
         }
     }
@@ -80,15 +83,16 @@ impl Rate {
             self.answered.0 as f64 / millis(took),
             self.answered.1 as f64 / millis(took),
         );
-        let before = self.last[self.next].checks;
-        self.last[self.next] = Sample {
-            keys,
-            checks: match self.is_busy {
-                true => checks,
-                false if before > 0.0 => checks.max(before * FORGETS),
-                false => before,
-            },
-        };
+        if now.saturating_duration_since(self.limited) > REMEMBERED {
+            self.last.iter_mut().for_each(|sample| sample.checks = 0.0);
+        }
+        let sample = &mut self.last[self.next];
+        sample.keys = keys;
+        if self.is_busy {
+            (sample.checks, self.limited) = (checks, now);
+        } else if sample.checks > 0.0 {
+            sample.checks = sample.checks.max(checks);
+        }
         self.next = (self.next + 1) % SAMPLES;
         (self.began, self.answered, self.is_busy) = (now, (0, 0), true);
         self.keys = self

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    rate::{FASTEST, GREATER, SAMPLES},
+    rate::{FASTEST, GREATER, REMEMBERED, SAMPLES},
     window::{DRAIN, PERIOD},
     *,
 };
@@ -379,18 +379,22 @@ fn the_wait_follows_the_speed_of_the_server_and_a_stall_is_not_slowness() {
     answers(&mut pacer, 10.0);
     is(&pacer, 10.0);
     (0..2).for_each(|_| answers(&mut pacer, 10.0));
-    // While nothing waits, the rate is that of the callers, and is forgotten slowly.
+    // While nothing waits, the rate is that of the callers.
     (0..SAMPLES).for_each(|_| {
         pacer.rests();
         answers(&mut pacer, 50.0);
     });
-    is(&pacer, 10.0 * (1.0 + 1.0 / 256.0));
+    is(&pacer, 10.0);
     // It may show that the server is faster.
     (0..2 * SAMPLES).for_each(|_| {
         pacer.rests();
         answers(&mut pacer, 2.5);
     });
     is(&pacer, 40.0);
+    // The server may have become faster still.
+    pacer.rests();
+    answers(&mut pacer, REMEMBERED.as_secs_f64() * 1_000.0);
+    is(&pacer, FASTEST);
 }
 
 /// A server at the end of a line, and what it does with checks that are offered. Time passes in steps
