@@ -336,12 +336,12 @@ impl Pacer {
             return Ok(());
         }
         let ahead = (waiting + self.checks) as f64;
-        let wait = (MAY_FALL * ahead / self.rate.checks / 1_000.0).max(round_trip);
+        let wait = MAY_FALL * ahead / self.rate.checks / 1_000.0;
         let is_of_a_crowd = || crowd() >= CROWD.max(waiting / 4);
-        if wait > most || (wait > most * MOST_OF_ONE_KEY && is_of_a_crowd()) {
-            return Err(Duration::from_secs_f64(wait));
+        match wait > most || (wait > most * MOST_OF_ONE_KEY && is_of_a_crowd()) {
+            true => Err(Duration::from_secs_f64(wait.max(round_trip))),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the time until the answer to a batch that leaves now.

@@ -314,7 +314,7 @@ fn a_new_connection_and_a_new_worker_begin_with_nothing_measured_and_nothing_und
 
 #[test]
 fn a_check_is_admitted_if_its_answer_comes_in_time_and_a_crowd_fills_half_of_the_wait() {
-    let (mut pacer, now) = pacer(Duration::ZERO);
+    let ((far, _), (mut pacer, now)) = (pacer(ms(20.0)), pacer(Duration::ZERO));
     // Each check takes 0.1 ms, or an eighth if the rate falls, and 40 of 50 ms may pass.
     pacer.rate.checks = 10.0;
     assert_eq!(pacer.round_trip(), ms(1.0));
@@ -348,6 +348,7 @@ fn a_check_is_admitted_if_its_answer_comes_in_time_and_a_crowd_fills_half_of_the
         [true, false],
         "those under way come before"
     );
+    assert!(admits(&far, 50.0, 1_000, 1_000), "the line is no crowd");
 }
 
 #[test]
