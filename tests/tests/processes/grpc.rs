@@ -23,6 +23,8 @@ use tonic_reflection::pb::v1::{
 };
 use tonic_types::StatusExt;
 
+use crate::STANDSTILL;
+
 /// Starts an example on a free port; it counts in `redis` when there is one.
 fn start(name: &str, redis: Option<&RedisServer>) -> (Process, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
@@ -141,7 +143,7 @@ async fn the_server_limits_greetings_but_not_health_and_reflection() {
 #[test]
 fn two_servers_with_one_redis_share_one_limit() {
     // Half of the deadline of a check.
-    machine::undisturbed(Duration::from_millis(25), || {
+    machine::undisturbed(STANDSTILL, || {
         Runtime::new().unwrap().block_on(two_servers());
     });
 }
