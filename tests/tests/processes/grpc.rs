@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::runtime::Runtime;
