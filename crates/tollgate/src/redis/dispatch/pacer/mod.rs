@@ -41,7 +41,10 @@
 //! deadline, it fails at once: its caller would leave before the answer, and the server would work in
 //! vain. The rate is measured only while the server is the limit: checks wait in the queue all the
 //! time, and answers come late. At other times it is that of a few callers or of a long line, and
-//! would refuse checks in vain. It is remembered for a while, because one burst follows another.
+//! would refuse checks in vain. It is remembered for a while, because one burst follows another. On a
+//! line that is longer than a sample, the callers come in waves, and it is forgotten between them. It
+//! is also forgotten when the queue is empty while checks are refused: then it was that of a process
+//! whose callers leave no time for the answers.
 //! Fairness between keys is a question of its own, and the one rule that looks at a key: half of the
 //! wait is kept from those keys that fill the queue.
 
@@ -177,7 +180,8 @@ impl Pacer {
     /// Notes that no check waits: the callers are the limit, and not the server. When the checks were
     /// few for a while, callers send them: with nothing under way, as many as callers may send.
     pub(super) fn rests(&mut self) {
-        self.rate.rests();
+        let least = self.window.as_ref().map(|window| window.least);
+        self.rate.rests(least.unwrap_or_default());
         let few = if self.batches == 0 { MOST_DIRECT } else { FEW };
         if self.peak <= few {
             self.peak = MOST_TOGETHER;
@@ -314,17 +318,17 @@ impl Pacer {
 
 /// When a check is refused.
 impl Pacer {
-    /// Admits a check that can be answered within its timeout. `crowd` returns how many of the
+    /// Admits a check that can be answered within its timeout. `crowd` is how many of the
     /// waiting checks have its key.
     ///
     /// # Errors
     ///
     /// Returns the time that the answer may take.
     pub(super) fn admits(
-        &self,
+        &mut self,
         timeout: Duration,
         waiting: usize,
-        crowd: impl FnOnce() -> usize,
+        crowd: usize,
     ) -> Result<(), Duration> {
         if waiting < CROWD {
             return Ok(());
@@ -337,11 +341,12 @@ impl Pacer {
         }
         let ahead = (waiting + self.checks) as f64;
         let wait = MAY_FALL * ahead / self.rate.checks / 1_000.0;
-        let is_of_a_crowd = || crowd() >= CROWD.max(waiting / 4);
-        match wait > most || (wait > most * MOST_OF_ONE_KEY && is_of_a_crowd()) {
-            true => Err(Duration::from_secs_f64(wait.max(round_trip))),
-            false => Ok(()),
+        let is_of_a_crowd = crowd >= CROWD.max(waiting / 4);
+        if wait > most || (wait > most * MOST_OF_ONE_KEY && is_of_a_crowd) {
+            self.rate.refuses();
+            return Err(Duration::from_secs_f64(wait.max(round_trip)));
         }
+        Ok(())
     }
 
     /// Returns the time until the answer to a batch that leaves now.

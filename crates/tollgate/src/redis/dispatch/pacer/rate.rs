@@ -22,6 +22,8 @@ pub(super) struct Rate {
     /// Checks waited all the time, and all answers came late. So the server is the limit, and not
     /// its callers or the line.
     is_busy: bool,
+    /// Checks were refused by the rate since the last answer.
+    has_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,7 @@ impl Rate {
             answered: (0, 0),
             limited: now,
             is_busy: false,
+            has_refused: false,
         }
     }
 
@@ -73,6 +76,7 @@ impl Rate {
         is_late: bool,
     ) {
         self.is_busy &= is_late;
+        self.has_refused = false;
         self.answered.0 += ticket.keys;
         self.answered.1 += ticket.checks;
         let took = now.saturating_duration_since(self.began);
@@ -84,7 +88,7 @@ impl Rate {
             self.answered.1 as f64 / millis(took),
         );
         if now.saturating_duration_since(self.limited) > REMEMBERED {
-            self.last.iter_mut().for_each(|sample| sample.checks = 0.0);
+            self.forget();
         }
         let sample = &mut self.last[self.next];
         sample.keys = keys;
@@ -109,8 +113,21 @@ impl Rate {
         };
     }
 
-    /// Notes that no check waits.
-    pub(super) fn rests(&mut self) {
+    /// Notes that a check is refused by the rate.
+    pub(super) fn refuses(&mut self) {
+        self.has_refused = true;
+    }
+
+    /// Notes that no check waits. `least` is the least round trip.
+    pub(super) fn rests(&mut self, least: Duration) {
         self.is_busy = false;
+        if least >= SAMPLE || self.has_refused {
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.checks = FASTEST;
+        self.last.iter_mut().for_each(|sample| sample.checks = 0.0);
     }
 }

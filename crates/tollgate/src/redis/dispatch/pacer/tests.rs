@@ -314,46 +314,46 @@ fn a_new_connection_and_a_new_worker_begin_with_nothing_measured_and_nothing_und
 
 #[test]
 fn a_check_is_admitted_if_its_answer_comes_in_time_and_a_crowd_fills_half_of_the_wait() {
-    let ((far, _), (mut pacer, now)) = (pacer(ms(20.0)), pacer(Duration::ZERO));
+    let ((mut far, _), (mut pacer, now)) = (pacer(ms(20.0)), pacer(Duration::ZERO));
     // Each check takes 0.1 ms, or an eighth if the rate falls, and 40 of 50 ms may pass.
     pacer.rate.checks = 10.0;
     assert_eq!(pacer.round_trip(), ms(1.0));
-    let admits = |pacer: &Pacer, timeout, waiting, crowd| {
-        pacer.admits(ms(timeout), waiting, || crowd).is_ok()
+    let admits = |pacer: &mut Pacer, timeout, waiting, crowd| {
+        pacer.admits(ms(timeout), waiting, crowd).is_ok()
     };
     assert_eq!(
-        [319, 320, 321].map(|waiting| admits(&pacer, 50.0, waiting, 0)),
+        [319, 320, 321].map(|waiting| admits(&mut pacer, 50.0, waiting, 0)),
         [true, true, false]
     );
     assert_eq!(
-        [160, 161].map(|waiting| admits(&pacer, 50.0, waiting, 60)),
+        [160, 161].map(|waiting| admits(&mut pacer, 50.0, waiting, 60)),
         [true, false]
     );
     assert!(
-        admits(&pacer, 50.0, 161, 39),
+        admits(&mut pacer, 50.0, 161, 39),
         "less than a quarter is no crowd"
     );
     assert!(
-        admits(&pacer, 1_000.0, 321, 321) && admits(&pacer, 2.0, 31, 31),
+        admits(&mut pacer, 1_000.0, 321, 321) && admits(&mut pacer, 2.0, 31, 31),
         "there is time, or few wait"
     );
     assert!(
-        admits(&pacer, 1.0, 5_000, 5_000),
+        admits(&mut pacer, 1.0, 5_000, 5_000),
         "no check with this timeout can be answered: the server is too far"
     );
-    assert_eq!(pacer.admits(ms(50.0), 1_000, || 0), Err(ms(125.0)));
+    assert_eq!(pacer.admits(ms(50.0), 1_000, 0), Err(ms(125.0)));
     _ = pacer.sent(now, 1, 100);
     assert_eq!(
-        [220, 221].map(|waiting| admits(&pacer, 50.0, waiting, 0)),
+        [220, 221].map(|waiting| admits(&mut pacer, 50.0, waiting, 0)),
         [true, false],
         "those under way come before"
     );
-    assert!(admits(&far, 50.0, 1_000, 1_000), "the line is no crowd");
+    assert!(admits(&mut far, 50.0, 1_000, 1_000), "the line is no crowd");
 }
 
 #[test]
 fn the_wait_follows_the_speed_of_the_server_and_a_stall_is_not_slowness() {
-    let (mut pacer, began) = pacer(ms(1.0));
+    let (mut pacer, began) = pacer(ms(0.1));
     let mut at = began;
     let mut answers = |pacer: &mut Pacer, after: f64| {
         let ticket = pacer.sent(at, 1, 100);
@@ -392,9 +392,19 @@ fn the_wait_follows_the_speed_of_the_server_and_a_stall_is_not_slowness() {
         answers(&mut pacer, 2.5);
     });
     is(&pacer, 40.0);
-    // The server may have become faster still.
+    // Where checks are refused while none waits, it was not that of the server.
+    assert!(pacer.admits(ms(50.0), 10_000, 0).is_err());
+    answers(&mut pacer, 2.5);
     pacer.rests();
-    answers(&mut pacer, REMEMBERED.as_secs_f64() * 1_000.0);
+    is(&pacer, 40.0);
+    assert!(pacer.admits(ms(50.0), 10_000, 0).is_err());
+    pacer.rests();
+    is(&pacer, FASTEST);
+    // The server may have become faster still.
+    (0..3 * SAMPLES).for_each(|_| answers(&mut pacer, 5.0));
+    is(&pacer, 20.0);
+    pacer.rests();
+    answers(&mut pacer, REMEMBERED.as_secs_f64() * 1_000.0 + 1.0);
     is(&pacer, FASTEST);
 }
 
@@ -453,7 +463,7 @@ impl Simulation {
         self.now += ms(0.1);
         let mut answered = 0;
         for _ in 0..offered {
-            match self.pacer.admits(Self::TIMEOUT, self.waiting.len(), || 0) {
+            match self.pacer.admits(Self::TIMEOUT, self.waiting.len(), 0) {
                 Ok(()) => self.waiting.push_back(self.now),
                 Err(_) => answered += 1,
             }
@@ -514,4 +524,17 @@ fn callers_that_wait_for_the_line_and_not_for_the_server_are_not_refused() {
             assert!(counts.late < counts.in_time / 100, "{counts:?}");
         }
     }
+}
+
+#[test]
+fn on_a_longer_line_the_rate_is_forgotten_between_two_waves() {
+    let (mut pacer, mut at) = pacer(ms(5.0));
+    for _ in 0..GREATER + 2 {
+        let ticket = pacer.sent(at, 1, 100);
+        at += ms(15.0);
+        pacer.answered(at, ticket);
+    }
+    assert!(pacer.rate.checks < FASTEST, "{pacer:?}");
+    pacer.rests();
+    assert!((pacer.rate.checks - FASTEST).abs() < 1e-9, "{pacer:?}");
 }

@@ -218,10 +218,10 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
     let Some(deadline) = request.deadline else {
         return Ok(());
     };
-    let crowd = || waiting.crowd(request.key_hash());
+    let (count, crowd) = (waiting.len(), waiting.crowd(request.key_hash()));
     waiting
         .pacer
-        .admits(deadline.timeout(), waiting.len(), crowd)
+        .admits(deadline.timeout(), count, crowd)
         .map_err(overloaded)
 }
 
