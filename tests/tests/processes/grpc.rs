@@ -142,7 +142,6 @@ async fn the_server_limits_greetings_but_not_health_and_reflection() {
 
 #[test]
 fn two_servers_with_one_redis_share_one_limit() {
-    // Half of the deadline of a check.
     machine::undisturbed(STANDSTILL, || {
         Runtime::new().unwrap().block_on(two_servers());
     });

@@ -44,9 +44,8 @@
 //! would refuse checks in vain. It is remembered for a while, because one burst follows another. On a
 //! line that is longer than a sample, the callers come in waves, and it is forgotten between them. It
 //! is also forgotten when the queue is empty while checks are refused: then it was that of a process
-//! whose callers leave no time for the answers.
-//! Fairness between keys is a question of its own, and the one rule that looks at a key: half of the
-//! wait is kept from those keys that fill the queue.
+//! whose callers leave no time for the answers. Fairness between keys is a question of its own, and
+//! the one rule that looks at a key: half of the wait is kept from those keys that fill the queue.
 
 mod rate;
 #[cfg(test)]
@@ -180,8 +179,8 @@ impl Pacer {
     /// Notes that no check waits: the callers are the limit, and not the server. When the checks were
     /// few for a while, callers send them: with nothing under way, as many as callers may send.
     pub(super) fn rests(&mut self) {
-        let least = self.window.as_ref().map(|window| window.least);
-        self.rate.rests(least.unwrap_or_default());
+        let least = self.window.as_ref().map_or(Duration::ZERO, |it| it.least);
+        self.rate.rests(least);
         let few = if self.batches == 0 { MOST_DIRECT } else { FEW };
         if self.peak <= few {
             self.peak = MOST_TOGETHER;
@@ -318,8 +317,8 @@ impl Pacer {
 
 /// When a check is refused.
 impl Pacer {
-    /// Admits a check that can be answered within its timeout. `crowd` is how many of the
-    /// waiting checks have its key.
+    /// Admits a check that can be answered within its timeout. `crowd` is how many of the waiting
+    /// checks have its key.
     ///
     /// # Errors
     ///
