@@ -47,10 +47,12 @@ const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "20000"), ("PAIRS_REQUESTS", "
 const SHORT: &str = "left out: the tests of the tools, four tests that compile what no other test needs, and most of the \
                      random streams; `cargo xtask test --full` runs them";
 
-/// The arguments: whether everything runs, how often, the program, and what to choose of it.
+/// The arguments: whether everything runs or is only compiled, how often, the program, and what to
+/// choose of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Options<'a> {
     is_full: bool,
+    is_run: bool,
     repeat: u32,
     program: Option<&'a str>,
     choice: &'a [String],
@@ -81,6 +83,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             others.extend(["--bin", "actix"]);
         }
         failure::run(&mut workspace.cargo_build(&others))?;
+    }
+    if !options.is_run {
+        return needs.map(|_| ());
     }
     let libraries = programs::libraries()?;
     programs.retain(|program| options.program.is_none_or(|name| program.is(name)));
@@ -158,6 +163,7 @@ impl<'a> Options<'a> {
     fn parse(arguments: &'a [String]) -> Result<Self, Failure> {
         let mut options = Self {
             is_full: false,
+            is_run: true,
             repeat: 1,
             program: None,
             choice: &[],
@@ -167,6 +173,10 @@ impl<'a> Options<'a> {
             rest = match rest {
                 [word, rest @ ..] if word == "--full" => {
                     options.is_full = true;
+                    rest
+                }
+                [word, rest @ ..] if word == "--no-run" => {
+                    options.is_run = false;
                     rest
                 }
                 [word, number, rest @ ..] if word == "--repeat" => {
@@ -197,14 +207,7 @@ fn runs_without_servers(program: &Program) -> bool {
 
 fn doc_tests(workspace: &Workspace, with_tools: bool, with_servers: bool) -> Job {
     let mut command: Command = workspace.cargo_test(with_tools);
-    // A crate of macros would bring its dependencies once more, as those of a build script.
-    command.args([
-        "--quiet",
-        "--no-fail-fast",
-        "--doc",
-        "--exclude",
-        "tollgate-macros",
-    ]);
+    command.args(["--quiet", "--no-fail-fast", "--doc"]);
     if !with_servers {
         // The examples of the library that starts them.
         command.args(["--", "--skip=tests/src/"]);
@@ -229,6 +232,7 @@ mod tests {
         let line = words("--repeat 20 --full store suite::");
         let expected = Options {
             is_full: true,
+            is_run: true,
             repeat: 20,
             program: Some("store"),
             choice: &line[4..],
@@ -236,11 +240,17 @@ mod tests {
         assert_eq!(Options::parse(&line).expect("valid"), expected);
         let everything = Options {
             is_full: false,
+            is_run: true,
             repeat: 1,
             program: None,
             choice: &[],
         };
         assert_eq!(Options::parse(&[]).expect("valid"), everything);
+        let compiled = Options {
+            is_run: false,
+            ..everything
+        };
+        assert_eq!(Options::parse(&words("--no-run")).expect("valid"), compiled);
         for line in ["--repeat none", "--repeat 0 store", "--test store"] {
             assert!(Options::parse(&words(line)).is_err(), "{line}");
         }

@@ -1,7 +1,6 @@
-//! The texts of periods, by the file of the macro itself: its own unit tests would be a program of
-//! the compiler's host, for which cargo compiles `tollgate` and all that it depends on again.
+//! The texts of periods, by the file of the macro itself.
 
-#[path = "../../src/period.rs"]
+#[path = "../../../crates/tollgate-macros/src/period.rs"]
 mod period;
 
 use period::parse;
