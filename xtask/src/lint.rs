@@ -32,11 +32,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
     };
     step("formatting", formatting(&workspace));
-    step("clippy", clippy(&workspace, with_benches));
     step("house", house(&workspace));
-    step("documentation", documentation(&workspace, with_benches));
-    step("packages", packages(&workspace));
+    // What one processor does comes first: in CI other programs compute beside it.
     step("unused dependencies", unused(&workspace));
+    step("packages", packages(&workspace));
+    step("clippy", clippy(&workspace, with_benches));
+    step("documentation", documentation(&workspace, with_benches));
     step("dependencies", dependencies(&workspace));
 
     if failed.is_empty() {

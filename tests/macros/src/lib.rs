@@ -3,9 +3,16 @@
 //! A crate of its own: cargo compiles what the tests of a macro need for the compiler's host, and so
 //! `tollgate` and all that it depends on once more.
 
-#![cfg(test)]
-
+#[cfg(test)]
 mod compile_errors;
+#[cfg(test)]
 mod functions;
+#[cfg(test)]
 mod periods;
+#[cfg(test)]
 mod waiting;
+
+/// Compiles the examples of the macro's README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../crates/tollgate-macros/README.md")]
+struct Readme;

@@ -35,6 +35,11 @@ fn missing(package: &Value) -> Vec<String> {
     let mut kinds = targets.map(|target| &target["kind"][0]);
     if kinds.any(|kind| kind == "lib" || kind == "proc-macro") {
         let library = of_crate("src/lib.rs");
+        // The examples of a crate of macros need the crates that use it.
+        let elsewhere = format!(
+            "{}/README.md\")]",
+            package["name"].as_str().unwrap_or_default()
+        );
         let has_features = package["features"]
             .as_object()
             .is_some_and(|features| !features.is_empty());
@@ -44,8 +49,9 @@ fn missing(package: &Value) -> Vec<String> {
                 "no `all-features = true` in [package.metadata.docs.rs]",
             ),
             (
-                library.contains("#[doc = include_str!(\"../README.md\")]"),
-                "src/lib.rs does not compile the examples of README.md",
+                library.contains("#[doc = include_str!(\"../README.md\")]")
+                    || page("tests/macros/src/lib.rs").contains(&elsewhere),
+                "no src/lib.rs compiles the examples of README.md",
             ),
             (
                 !has_features || library.contains("#![cfg_attr(docsrs, feature(doc_cfg))]"),
