@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use tollgate::{Cost, Decision, limiter::PolicyState};
+use tollgate::{Cost, Decision, Key, limiter::PolicyState};
 
 use super::{
     exceeded::Exceeded,
@@ -51,34 +51,45 @@ async fn settle_as_envoy(
     let mut again: Vec<Vec<(usize, Settled<'_>)>> =
         descriptors.iter().map(|_| Vec::new()).collect();
     let mut is_again = vec![false; descriptors.len()];
-    for (at, (planned, charge)) in descriptors.iter().enumerate() {
-        let Some(charge) = charge.filter(|charge| !is_again[at] && raises(planned, charge)) else {
+    for (at, settled) in descriptors.iter().enumerate() {
+        let Some(counter) = counter(settled.0).filter(|_| !is_again[at] && raises(*settled)) else {
             continue;
         };
         for (later, settled) in descriptors.iter().enumerate().skip(at + 1) {
-            if settled.1.is_some_and(|other| other.key == charge.key)
-                && amount(settled.0) == amount(planned)
-            {
+            if self::counter(settled.0).as_ref() == Some(&counter) {
                 is_again[later] = true;
                 again[at].push((later, *settled));
             }
         }
     }
-    let first = |at: &usize| !is_again[*at];
-    let raised = (0..descriptors.len())
-        .filter(first)
-        .map(|at| raise(at, descriptors[at], &again[at], exceeded));
+    // All marks are read before one is made: a check of 0 units does not see what the request names
+    // after it.
+    let first = (0..descriptors.len()).filter(|at| !is_again[*at]);
+    let (reading, raising): (Vec<_>, Vec<_>) = first.partition(|at| descriptors[*at].0.hits() == 0);
     let mut outcomes = vec![None; descriptors.len()];
-    for (at, outcome) in all(raised).await.into_iter().flatten() {
-        outcomes[at] = outcome;
+    for part in [reading, raising] {
+        let settled = part
+            .into_iter()
+            .map(|at| raise(at, descriptors[at], &again[at], exceeded));
+        for (at, outcome) in all(settled).await.into_iter().flatten() {
+            outcomes[at] = outcome;
+        }
     }
     outcomes
 }
 
 /// Returns whether a descriptor was denied, and so raises its counter beyond the limit.
-fn raises(planned: &Planned<'_>, charge: &Charge) -> bool {
-    let is_degraded = charge.decision.as_ref().is_ok_and(Decision::is_degraded);
-    charge.outcome.is_over() && planned.hits() > 0 && !is_degraded
+fn raises((planned, charge): Settled<'_>) -> bool {
+    let is_over = |charge: &Charge| {
+        let is_degraded = charge.decision.as_ref().is_ok_and(Decision::is_degraded);
+        charge.outcome.is_over() && !is_degraded
+    };
+    planned.hits() > 0 && charge.is_none_or(is_over)
+}
+
+/// Returns what the counter of a descriptor is named by: its key, its amount and its window.
+fn counter(planned: &Planned<'_>) -> Option<(Key, (u64, Duration))> {
+    Some((planned.charged()?.key(), amount(planned)?))
 }
 
 fn amount(planned: &Planned<'_>) -> Option<(u64, Duration)> {
@@ -98,14 +109,16 @@ async fn raise(
     };
     let hits = planned.hits();
     let one = |outcome: Option<DescriptorOutcome>| vec![(at, outcome)];
+    let every = || std::iter::once((at, (planned, charge))).chain(again.iter().copied());
     let Some(charge) = charge else {
-        let outcome = blocked(found, hits);
         if hits > 0 {
             exceeded.mark(&found.key(), period).await;
-            return one(outcome);
+            return every()
+                .map(|(at, (planned, _))| (at, blocked(found, planned.hits())))
+                .collect();
         }
         let is_over = exceeded.is_marked(&found.key(), period).await;
-        return one(outcome.map(|outcome| outcome.with_over(is_over)));
+        return one(blocked(found, hits).map(|outcome| outcome.with_over(is_over)));
     };
     if charge.decision.as_ref().is_ok_and(Decision::is_degraded) {
         return one(Some(charge.outcome));
@@ -134,8 +147,7 @@ async fn raise(
     )
     .await;
     let mut after = limit.saturating_sub(left);
-    let all = std::iter::once((at, (planned, Some(charge)))).chain(again.iter().copied());
-    let outcomes = all.map(|(at, (planned, charge))| {
+    let outcomes = every().map(|(at, (planned, charge))| {
         let hits = planned.hits();
         after = after.saturating_add(hits);
         let outcome = if charge.is_some_and(is_remembered) {

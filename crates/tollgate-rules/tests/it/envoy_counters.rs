@@ -286,6 +286,28 @@ async fn a_denial_that_redis_remembers_counts_as_in_envoys_service() {
     assert_eq!(found, [(0, 0, 0), (1, 1, 0), (1, 1, 1)]);
 }
 
+/// The server does not know the script that reads marks yet, so the first look at one is sent twice.
+#[tokio::test]
+async fn a_check_of_zero_units_sees_what_the_request_names_before_it_and_not_what_comes_after() {
+    if no_server() {
+        return;
+    }
+    for requests in [
+        [vec![(0, 0), (0, 5), (0, 0)], vec![(0, 0), (0, 3)]],
+        [vec![(1, 2), (1, 0), (1, 1), (1, 0)], vec![(1, 0), (1, 1)]],
+    ] {
+        let redis = RedisServer::start();
+        let [limiter, _] = on_redis(&redis, generated_rules("year")).await;
+        let mut original = Original::default();
+        for hits in requests {
+            let expected = original.answer(0, &hits);
+            compare(&limiter, "x", &hits, &expected)
+                .await
+                .unwrap_or_else(|error| panic!("{hits:?}: {error}"));
+        }
+    }
+}
+
 /// The windows are years, because the clock of the server cannot be moved while denials are
 /// remembered.
 #[test]
