@@ -166,6 +166,11 @@ fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
         let announced = topology.switched();
         topology.fail_over();
         announces(announced).await;
+        // A Sentinel may hear of the new master before the other replica has left the old one.
+        wait::until_async("both replicas to leave", PATIENCE, async || {
+            field(topology.old(), "replication", "connected_slaves") == "0"
+        })
+        .await;
         for _ in 0..100 {
             let error = stays
                 .check("acme")
