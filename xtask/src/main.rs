@@ -31,16 +31,15 @@ The tasks of the project.
 Usage: cargo xtask <task> [arguments]
 
 Tasks:
-  test [--full] [--no-run] [--repeat N] [PROGRAM [TEST…]]
+  test [--full] [--repeat N] [PROGRAM [TEST…]]
         Runs the tests of every promise: unit, doc, and integration tests,
         which start their own servers, four programs at a time. A line says when
         a program begins and ends. As root it installs redis-server and
         valkey-server where they are missing, else it says what to install;
         REDIS_SERVER and VALKEY_SERVER may name binaries. --full adds the tests
         of the tools and those that compile projects of their own, and makes
-        streams of random steps up to ten times as long; --no-run compiles them
-        and ends. PROGRAM runs one program alone (`store`), or those of a crate,
-        and TEST some of its tests.
+        streams of random steps up to ten times as long. PROGRAM runs one program
+        alone (`store`), or those of a crate, and TEST some of its tests.
         The last line is `N passed, N failed, N skipped`.
   test --servers [--quick] [--optional] [SERVER…]
         Runs the laws, the agreement of the scripts and of permits, and the

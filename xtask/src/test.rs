@@ -48,12 +48,10 @@ const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "20000"), ("PAIRS_REQUESTS", "
 const SHORT: &str = "left out: the tests of the tools, four tests that compile what no other test needs, and most of the \
                      random streams; `cargo xtask test --full` runs them";
 
-/// The arguments: whether everything runs or is only compiled, how often, the program, and what to
-/// choose of it.
+/// The arguments: whether everything runs, how often, the program, and what to choose of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Options<'a> {
     is_full: bool,
-    is_run: bool,
     repeat: u32,
     program: Option<&'a str>,
     choice: &'a [String],
@@ -84,9 +82,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             others.extend(["--bin", "actix"]);
         }
         failure::run(&mut workspace.cargo_build(&others))?;
-    }
-    if !options.is_run {
-        return needs.map(|_| ());
     }
     let libraries = programs::libraries()?;
     programs.retain(|program| options.program.is_none_or(|name| program.is(name)));
@@ -164,7 +159,6 @@ impl<'a> Options<'a> {
     fn parse(arguments: &'a [String]) -> Result<Self, Failure> {
         let mut options = Self {
             is_full: false,
-            is_run: true,
             repeat: 1,
             program: None,
             choice: &[],
@@ -174,10 +168,6 @@ impl<'a> Options<'a> {
             rest = match rest {
                 [word, rest @ ..] if word == "--full" => {
                     options.is_full = true;
-                    rest
-                }
-                [word, rest @ ..] if word == "--no-run" => {
-                    options.is_run = false;
                     rest
                 }
                 [word, number, rest @ ..] if word == "--repeat" => {
@@ -233,7 +223,6 @@ mod tests {
         let line = words("--repeat 20 --full store suite::");
         let expected = Options {
             is_full: true,
-            is_run: true,
             repeat: 20,
             program: Some("store"),
             choice: &line[4..],
@@ -241,17 +230,11 @@ mod tests {
         assert_eq!(Options::parse(&line).expect("valid"), expected);
         let everything = Options {
             is_full: false,
-            is_run: true,
             repeat: 1,
             program: None,
             choice: &[],
         };
         assert_eq!(Options::parse(&[]).expect("valid"), everything);
-        let compiled = Options {
-            is_run: false,
-            ..everything
-        };
-        assert_eq!(Options::parse(&words("--no-run")).expect("valid"), compiled);
         for line in ["--repeat none", "--repeat 0 store", "--test store"] {
             assert!(Options::parse(&words(line)).is_err(), "{line}");
         }
