@@ -33,7 +33,7 @@ Usage: cargo xtask <task> [arguments]
 Tasks:
   test [--full] [--repeat N] [PROGRAM [TEST…]]
         Runs the tests of every promise: unit, doc, and integration tests,
-        which start their own servers, four programs at a time. A line says when
+        which start their own servers, three programs at a time. A line says when
         a program begins and ends. As root it installs redis-server and
         valkey-server where they are missing, else it says what to install;
         REDIS_SERVER and VALKEY_SERVER may name binaries. --full adds the tests

@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// The programs that take longest, which start first, so that the last one does not run alone. The
-/// first one computes all the time, as the fifth, which follows it. The other three wait for
-/// servers, and so run beside it. All others follow by the time that they took last.
+/// first one computes all the time, as the fifth, which follows it. Those between them wait for
+/// servers, and so run beside it. The others follow by the time that they took last.
 const LONGEST: [&str; 9] = [
     "tests scripts",
     "tests processes",
