@@ -100,13 +100,11 @@ fn packages(workspace: &Workspace) -> Result<(), Failure> {
     let mut package = workspace.cargo("package");
     package.args(["--package", "tollgate-macros", "--package", "tollgate"]);
     package.args(["--allow-dirty", "--quiet"]);
-    // A packed crate does not have the profile of the workspace. With the same settings it takes the
-    // compiled dependencies.
+    // With the profiles of the workspace it takes the compiled dependencies.
     package
         .env("CARGO_TARGET_DIR", workspace.target())
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "false")
-        .args(["--config", "profile.dev.package.\"*\".debug=false"]);
+        .arg("--config")
+        .arg(workspace.manifest());
     failure::run(&mut package)
 }
 
@@ -118,8 +116,8 @@ fn unused(workspace: &Workspace) -> Result<(), Failure> {
     if !machete.is_file() {
         let mut install = workspace.cargo("install");
         // It compiles three times as fast without optimisation, and runs for a second.
-        install.env("CARGO_PROFILE_DEV_DEBUG", "false");
-        install.args(["--locked", "--debug", "--version", version]);
+        install.args(["--locked", "--debug", "--version", version, "--config"]);
+        install.arg(workspace.manifest());
         failure::run(install.arg("--root").arg(&home).arg(name))?;
     }
     failure::run(workspace.tool(&machete).args(FOLDERS))

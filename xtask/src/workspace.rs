@@ -88,6 +88,12 @@ impl Workspace {
         &self.root
     }
 
+    /// Returns the manifest. Given to cargo as a configuration, it tells the profiles of the
+    /// workspace to a build of what is no member.
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.root.join("Cargo.toml")
+    }
+
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }

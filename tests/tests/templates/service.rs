@@ -48,18 +48,10 @@ fn build(project: &Project) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     forget_package(&mut build);
-    // As the workspace says, so that its dependencies need not be compiled again.
-    build
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "false");
+    // With the profiles of the workspace, so that its dependencies need not be compiled again.
     let status = build
-        .args([
-            "build",
-            "--quiet",
-            "--offline",
-            "--config",
-            "profile.dev.package.\"*\".debug=false",
-        ])
+        .args(["build", "--quiet", "--offline", "--config"])
+        .arg(root().join("Cargo.toml"))
         .current_dir(project.path())
         .env("CARGO_TARGET_DIR", target())
         .stdin(Stdio::null())
