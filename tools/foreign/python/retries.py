@@ -7,6 +7,7 @@ error.
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import anthropic
 import httpx
@@ -23,33 +24,51 @@ def ask(client, port, path, key):
     return f"{response.status_code} at attempt {response.headers['x-envoy-attempt-count']}"
 
 
-def timed(row, what):
-    """Notes how long something takes, and returns what it returns."""
-    began = time.monotonic()
-    found = what()
-    note(row, f"admitted after {time.monotonic() - began:.1f} s")
+def thrice(what):
+    """Does something three times. Returns what it returned, each with the seconds that it took."""
+    found = []
+    for _ in range(3):
+        began = time.monotonic()
+        found.append((what(), time.monotonic() - began))
     return found
 
 
-with httpx.Client(timeout=60) as client:
-    for row in ARGUMENTS["rows"]:
-        name = f"Envoy waits: `{row['format']}`, `{row['field']}` in {row['unit']}"
-        asked = (client, row["port"], row["format"], f"{row['format']}-{row['field']}")
-        case(name, ENVOY, "the first request", "200 at attempt 1", ask(*asked))
-        for number in range(2):
-            again = timed(name, lambda: ask(*asked))
-            case(name, ENVOY, f"denied, then sent again, {number + 1}", "200 at attempt 2", again)
-    name = "Envoy does not wait: no field is named in its retry policy"
-    found = [ask(client, ARGUMENTS["hasty"], "ietf08", "hasty") for _ in range(2)]
-    case(name, ENVOY, "denied, then sent again after 25 ms", ["200 at attempt 1", "429 at attempt 2"], found)
+def by_envoy(row):
+    """Lets Envoy wait for the field of this row."""
+    with httpx.Client(timeout=60) as client:
+        return thrice(lambda: ask(client, row["port"], row["format"], f"{row['format']}-{row['field']}"))
 
-for package, connect in CLIENTS.items():
-    for format_name in (package, "ietf08"):
-        name, key = f"{package} waits: `{format_name}`", f"{package}-{format_name}"
-        url, headers = f"http://{ARGUMENTS['server']}", {"x-key": key}
-        with connect(base_url=url, api_key="none", max_retries=1, default_headers=headers) as client:
-            get = lambda: client.get(f"/{format_name}", cast_to=str)
-            case(name, named(package), "the first request", "hello\n", get())
-            case(name, named(package), "denied, then sent again", "hello\n", timed(name, get))
-        seen = httpx.get(f"{url}/seen/{key}").text
-        case(name, named(package), "requests that arrived", "3", seen)
+
+def by_package(package, format_name):
+    """Lets a client wait for the fields of this format. Returns also how many requests arrived."""
+    url, key = f"http://{ARGUMENTS['server']}", f"{package}-{format_name}"
+    with CLIENTS[package](base_url=url, api_key="none", max_retries=1, default_headers={"x-key": key}) as client:
+        return thrice(lambda: client.get(f"/{format_name}", cast_to=str)), httpx.get(f"{url}/seen/{key}").text
+
+
+def tell(name, client, found, first, again):
+    """Counts the first answer, and the two that came after a wait."""
+    case(name, client, "the first request", first, found[0][0])
+    for number, (answer, seconds) in enumerate(found[1:], 1):
+        case(name, client, f"denied, then sent again, {number}", again, answer)
+        note(name, f"admitted after {seconds:.1f} s")
+
+
+# They wait side by side: each has a key of its own.
+with ThreadPoolExecutor(16) as pool:
+    rows = [(row, pool.submit(by_envoy, row)) for row in ARGUMENTS["rows"]]
+    packages = [(package, name, pool.submit(by_package, package, name)) for package in CLIENTS for name in (package, "ietf08")]
+
+for row, found in rows:
+    name = f"Envoy waits: `{row['format']}`, `{row['field']}` in {row['unit']}"
+    tell(name, ENVOY, found.result(), "200 at attempt 1", "200 at attempt 2")
+
+name = "Envoy does not wait: no field is named in its retry policy"
+with httpx.Client(timeout=60) as client:
+    found = [ask(client, ARGUMENTS["hasty"], "ietf08", "hasty") for _ in range(2)]
+case(name, ENVOY, "denied, then sent again after 25 ms", ["200 at attempt 1", "429 at attempt 2"], found)
+
+for package, format_name, found in packages:
+    name, (found, seen) = f"{package} waits: `{format_name}`", found.result()
+    tell(name, named(package), found, "hello\n", "hello\n")
+    case(name, named(package), "requests that arrived", "5", seen)
