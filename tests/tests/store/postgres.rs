@@ -398,14 +398,14 @@ async fn what_the_server_refuses_has_a_kind_and_shows_no_secret() {
             .expect_err(role);
         assert_eq!(error.kind(), kind, "{role}: {error}");
     }
-    let url = format!("postgres://guarded:hunter2@{}/postgres", POSTGRES.addr());
-    let error = PostgresStore::connect(url)
+    let url = POSTGRES.url();
+    let error = PostgresStore::connect(url.replacen("postgres@", "guarded:hunter2@", 1))
         .await
         .expect_err("a wrong password");
     assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
     assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
     let nobody = format!(
-        "postgres://postgres@127.0.0.1:{}/postgres",
+        "postgres://postgres@127.0.0.1:{}/postgres?connect_timeout=60",
         tollgate_tests::ports::free()
     );
     let error = PostgresStore::connect(nobody)

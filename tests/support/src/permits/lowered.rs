@@ -59,8 +59,12 @@ pub fn begun_above_a_lowered_limit(
     });
     for process in &mut processes {
         process.tell(&AFTER.to_string());
-        let _ = process.wait_for_line("limit ");
     }
+    wait::until("every task to ask under the lower limit", PATIENCE, || {
+        processes
+            .iter()
+            .all(|process| count(process, "limit ") == TASKS)
+    });
     // As the server sees it, because the lines of a process may arrive late here. Work ends
     // before its permit is given back.
     wait::until("the limit to be kept to", PATIENCE, || {

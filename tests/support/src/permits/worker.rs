@@ -106,7 +106,8 @@ pub(super) fn spans_of(output: &str, killed_us: u64) -> Vec<Span> {
 }
 
 /// Runs one of the processes: takes permits and works with each, until the process is killed. A
-/// line of its input is another limit.
+/// line of its input is another limit. Each task says once that it has asked under it: then none
+/// asks under the earlier one any more.
 ///
 /// # Panics
 ///
@@ -138,10 +139,17 @@ pub fn run_permit_worker(url: &str) {
         let mut tasks = JoinSet::new();
         for _ in 0..number(TASKS) {
             let (limiter, limit, steps) = (limiter.clone(), Arc::clone(&limit), number(STEPS));
+            let mut known = number(LIMIT);
             tasks.spawn(async move {
                 loop {
-                    let now = NonZeroU32::new(limit.load(Ordering::Relaxed)).expect("a limit");
-                    let has_worked = match take_permit(&limiter.with_limit(now)).await {
+                    let now = limit.load(Ordering::Relaxed);
+                    let limiter = limiter.with_limit(NonZeroU32::new(now).expect("a limit"));
+                    let permit = take_permit(&limiter).await;
+                    if now != known {
+                        known = now;
+                        println!("limit {now}");
+                    }
+                    let has_worked = match permit {
                         Some(permit) => permit.run(work(steps)).await.is_ok(),
                         None => false,
                     };
@@ -156,12 +164,11 @@ pub fn run_permit_worker(url: &str) {
     });
 }
 
-/// Reads limits from the input, and prints each as it counts from then on.
+/// Reads limits from the input.
 fn listen(limit: Arc<AtomicU32>) {
     thread::spawn(move || {
         for line in stdin().lines().map_while(Result::ok) {
             limit.store(line.parse().expect("a limit"), Ordering::Relaxed);
-            println!("limit {line}");
         }
     });
 }
