@@ -15,7 +15,7 @@ use tollgate::{
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{
-    RedisSentinels, RedisServer,
+    Mode, Proxy, RedisSentinels, RedisServer,
     server::{calls_of, field},
     wait,
 };
@@ -323,6 +323,26 @@ async fn exactly_the_documented_rights_are_enough() {
     .await;
     let refused = sentinel.command(&["ACL", "LOG"]);
     assert_eq!(refused.items().len(), 0, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_sentinel_far_away_is_heard_within_the_time_for_connecting() {
+    let server = RedisServer::start();
+    let sentinel = RedisServer::builder()
+        .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
+        .start();
+    let line = Proxy::start(sentinel.addr());
+    line.set(Mode::Delay(Duration::from_millis(300)));
+    let connect = |timeout| {
+        let url = sentinel.url_at(line.addr());
+        RedisStore::builder(RedisSource::sentinel([url], "m"))
+            .connect_timeout(timeout)
+            .connect()
+    };
+    connect(PATIENCE).await.expect("a store");
+    let error = connect(Duration::from_millis(500)).await;
+    let error = error.expect_err("two answers take longer");
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 
 #[tokio::test]

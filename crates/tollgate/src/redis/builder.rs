@@ -183,8 +183,8 @@ impl RedisStoreBuilder {
     }
 
     /// Sets how long connecting may take, authentication and TLS included, and how long a
-    /// [`ping`](RedisStore::ping) may take. 1 s by default. A check waits for a connection no
-    /// longer than its own deadline.
+    /// [`ping`](RedisStore::ping) may take. 1 s by default. Sentinels have half of it to name the
+    /// master. A check waits for a connection no longer than its own deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -268,6 +268,7 @@ impl RedisStoreBuilder {
                     &urls,
                     &master,
                     server_url.as_deref(),
+                    connect_timeout,
                 )?)
             }
             SourceKind::Cluster(urls) => {
@@ -302,6 +303,7 @@ impl RedisStoreBuilder {
         urls: &[String],
         master: &str,
         server_url: Option<&str>,
+        connect_timeout: Duration,
     ) -> Result<Arc<Sentinels>, Error> {
         if urls.is_empty() {
             return Err(Error::config("sentinel URLs must be at least 1, got 0"));
@@ -320,6 +322,7 @@ impl RedisStoreBuilder {
             dialers,
             master.to_owned(),
             self.template(info, false)?,
+            connect_timeout / 2,
         ))
     }
 

@@ -29,6 +29,8 @@ pub(in crate::redis) struct Sentinels {
     sentinels: Vec<Sentinel>,
     master_name: String,
     template: ConnectionTemplate,
+    /// The time that a Sentinel has to answer.
+    answer_timeout: Duration,
     known: Lock<Known>,
     announcements: watch::Sender<Option<Address>>,
     follower: Background,
@@ -68,9 +70,6 @@ const GRACE: Duration = Duration::from_millis(50);
 /// of a change within seconds.
 const ANNOUNCEMENT_LIFE: Duration = Duration::from_secs(3);
 
-/// The time that a Sentinel has to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-
 const SWITCH_CHANNEL: &str = "+switch-master";
 
 impl Sentinels {
@@ -78,6 +77,7 @@ impl Sentinels {
         dialers: Vec<Dialer>,
         master_name: String,
         template: ConnectionTemplate,
+        answer_timeout: Duration,
     ) -> Arc<Self> {
         let sentinel = |dialer| Sentinel {
             dialer,
@@ -87,6 +87,7 @@ impl Sentinels {
             sentinels: dialers.into_iter().map(sentinel).collect(),
             master_name,
             template,
+            answer_timeout,
             known: Lock::default(),
             announcements: watch::Sender::new(None),
             follower: Background::new(),
@@ -141,11 +142,13 @@ impl Sentinels {
         let mut questions = JoinSet::new();
         for at in 0..self.sentinels.len() {
             let sentinels = Arc::clone(self);
-            questions.spawn(async move { timeout(ANSWER_TIMEOUT, sentinels.ask_one(at)).await });
+            questions.spawn(async move {
+                timeout(sentinels.answer_timeout, sentinels.ask_one(at)).await
+            });
         }
         let mut newest: Option<Answer> = None;
         let mut failure = None;
-        let mut until = Instant::now() + ANSWER_TIMEOUT * 2;
+        let mut until = Instant::now() + self.answer_timeout * 2;
         while let Ok(Some(answer)) = timeout_at(until, questions.join_next()).await {
             match answer {
                 Ok(Ok(Ok(answer))) => {
@@ -278,7 +281,7 @@ impl Sentinels {
             subscription.subscribe(SWITCH_CHANNEL).await?;
             redis::RedisResult::Ok(subscription)
         };
-        let Ok(subscription) = timeout(ANSWER_TIMEOUT * 2, subscribing).await else {
+        let Ok(subscription) = timeout(self.answer_timeout * 2, subscribing).await else {
             return Ok(());
         };
         let mut subscription = subscription?;
