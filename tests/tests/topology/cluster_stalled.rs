@@ -40,9 +40,9 @@ async fn a_master_stands_still() {
     let seed = format!("redis://app:any@{}", cluster.nodes()[0].addr());
     let store = RedisStore::builder(RedisSource::cluster([seed]))
         .deny_cache_cap(Duration::ZERO)
-        .connect()
-        .await
+        .build()
         .expect("a store");
+    wait::until_async("an answer", PATIENCE, async || store.ping().await.is_ok()).await;
     let patient = patient_limiter(store.clone(), policy.clone());
     let usual = Limiter::builder(store.clone())
         .policies(policy)

@@ -24,13 +24,15 @@ use crate::undisturbed;
 
 const LARGE: Policy = Policy::window_from_first_hit("large", Quota::per_day(10_000_000));
 
+/// Returns a store with the usual time for connecting, which has connected.
 async fn store(topology: &RedisSentinels) -> RedisStore {
     // Where the servers have a password, the URL of the first one carries it.
-    RedisStore::builder(RedisSource::sentinel(topology.urls(), "m"))
+    let store = RedisStore::builder(RedisSource::sentinel(topology.urls(), "m"))
         .server_url(topology.old().url())
-        .connect()
-        .await
-        .expect("a store")
+        .build()
+        .expect("a store");
+    wait::until_async("an answer", PATIENCE, async || store.ping().await.is_ok()).await;
+    store
 }
 
 /// Checks every millisecond, and counts the decisions of the server.
