@@ -54,7 +54,8 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisStore {
     server.command(&["ACL", "DELUSER", "tollgate"]);
     let reply = server.command(&[&["ACL", "SETUSER", "tollgate"], rights].concat());
     assert!(!reply.is_error(), "{}", reply.text());
-    RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store")
+    let url = server.url();
+    RedisStore::open(url.replacen("redis://", "redis://tollgate:secret@", 1)).expect("a store")
 }
 
 async fn codes(store: &RedisStore, sets: impl IntoIterator<Item = PolicySet>) -> Vec<&'static str> {
