@@ -82,6 +82,27 @@ fn a_bad_url_or_prefix_is_refused_without_its_text() {
     assert!(!format!("{store:?}").contains("hunter2"));
 }
 
+#[test]
+fn a_time_for_connecting_above_a_day_is_refused() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    for url in [
+        "redis://127.0.0.1:1",
+        "redis+sentinel://127.0.0.1:1/m",
+        "redis+cluster://127.0.0.1:1",
+    ] {
+        let build = |timeout| RedisStore::builder(url).connect_timeout(timeout).build();
+        for wrong in [DAY + Duration::from_nanos(1), Duration::MAX] {
+            assert_eq!(
+                build(wrong).expect_err(url).to_string(),
+                format!("connect_timeout must be at most 1 day, got {wrong:?}")
+            );
+        }
+        assert!(build(DAY).is_ok(), "{url}");
+    }
+    let error = RedisStore::open("redis://127.0.0.1:1?connect_timeout=25h");
+    assert!(error.is_err_and(|error| error.kind() == ErrorKind::Config));
+}
+
 /// Returns a store that remembers a denial for longer than a test takes, also on a busy machine.
 async fn remembering(server: &RedisServer) -> RedisStore {
     RedisStore::builder(server.url())

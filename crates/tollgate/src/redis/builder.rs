@@ -78,6 +78,7 @@ impl RedisStore {
 
 const DEFAULT_PREFIX: &str = "tollgate";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// The time that sent bytes may stay unacknowledged before the system gives the connection up.
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
@@ -183,8 +184,8 @@ impl RedisStoreBuilder {
     }
 
     /// Sets how long connecting may take, authentication and TLS included, and how long a
-    /// [`ping`](RedisStore::ping) may take. 1 s by default. Sentinels have half of it to name the
-    /// master. A check waits for a connection no longer than its own deadline.
+    /// [`ping`](RedisStore::ping) may take. 1 s by default, a day at most. Sentinels have half of it
+    /// to name the master. A check waits for a connection no longer than its own deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -213,6 +214,7 @@ impl RedisStoreBuilder {
     ///   enabled;
     /// - the prefix is empty, longer than 64 bytes, or contains a brace, a space or a control
     ///   character;
+    /// - [`connect_timeout`](Self::connect_timeout) is longer than a day;
     /// - certificates are not valid PEM, or are set without a `rediss://` URL;
     /// - [`credentials`](Self::credentials) are set, and a URL or a client has a password, or the
     ///   source is a pool;
@@ -229,6 +231,11 @@ impl RedisStoreBuilder {
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(is_allowed) {
             return Err(Error::config(format!(
                 "prefix must be 1 to 64 printable ASCII characters without braces, got {prefix:?}"
+            )));
+        }
+        if connect_timeout > LONGEST_CONNECT_TIMEOUT {
+            return Err(Error::config(format!(
+                "connect_timeout must be at most 1 day, got {connect_timeout:?}"
             )));
         }
         if self.server_url.is_some() && !matches!(kind, SourceKind::Sentinels { .. }) {
