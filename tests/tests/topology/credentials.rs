@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::JoinSet;
+use tokio::{sync::RwLock, task::JoinSet};
 use tollgate::{
     Error, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore,
     credentials::{Credentials, Provider},
@@ -42,6 +42,8 @@ struct Vault(Arc<Inner>);
 struct Inner {
     content: Mutex<Result<Credentials, Error>>,
     asked: AtomicU64,
+    /// Who asks while it is written waits for the next content.
+    changes: RwLock<()>,
 }
 
 impl Vault {
@@ -49,6 +51,7 @@ impl Vault {
         Self(Arc::new(Inner {
             content: Mutex::new(Ok(credentials)),
             asked: AtomicU64::new(0),
+            changes: RwLock::new(()),
         }))
     }
 
@@ -64,8 +67,11 @@ impl Vault {
         let inner = Arc::clone(&self.0);
         Provider::new(move || {
             inner.asked.fetch_add(1, Ordering::SeqCst);
-            let content = inner.content.lock().expect("no panic").clone();
-            async { content }
+            let inner = Arc::clone(&inner);
+            async move {
+                let _unchanged = inner.changes.read().await;
+                inner.content.lock().expect("no panic").clone()
+            }
         })
     }
 }
@@ -440,10 +446,12 @@ async fn passwords_of_postgres_change_under_load_and_new_sessions_have_the_newes
         .credentials(vault.provider());
     let limiter = patient_limiter(store.connect().await.expect("a store"), LARGE);
     let mut load = Load::start(&limiter);
-    // All sessions have begun: one that begins between the change and the vault has no password.
     load.goes_on().await;
     for word in ["second", "third", "fourth"] {
+        // A session that is refused for the earlier password asks again.
+        let changes = vault.0.changes.write().await;
         vault.put(Ok(password(word).await));
+        drop(changes);
         load.goes_on().await;
     }
     load.end(&limiter).await;
