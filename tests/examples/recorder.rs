@@ -31,14 +31,11 @@ async fn main() {
         .expect("a store");
     let limiter = patient_limiter(store, policies::named(&variable("POLICIES")));
     println!("ready");
-    let mut connection = client
-        .get_multiplexed_async_connection()
-        .await
-        .expect("a server");
+    // One that blocks: it has no timeout, and nothing else runs meanwhile.
+    let mut connection = client.get_connection().expect("a server");
     while !redis::cmd("EXISTS")
         .arg("go")
-        .query_async::<bool>(&mut connection)
-        .await
+        .query::<bool>(&mut connection)
         .expect("an answer")
     {
         tokio::time::sleep(Duration::from_millis(1)).await;
