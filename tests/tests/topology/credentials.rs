@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use tokio::{sync::RwLock, task::JoinSet};
+use tokio::{sync::Mutex, task::JoinSet};
 use tollgate::{
     Error, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore,
     credentials::{Credentials, Provider},
@@ -40,10 +40,9 @@ const LATE: Duration = Duration::from_secs(3_600);
 struct Vault(Arc<Inner>);
 
 struct Inner {
+    /// Locked while it changes: the provider answers afterwards.
     content: Mutex<Result<Credentials, Error>>,
     asked: AtomicU64,
-    /// Who asks while it is written waits for the next content.
-    changes: RwLock<()>,
 }
 
 impl Vault {
@@ -51,12 +50,11 @@ impl Vault {
         Self(Arc::new(Inner {
             content: Mutex::new(Ok(credentials)),
             asked: AtomicU64::new(0),
-            changes: RwLock::new(()),
         }))
     }
 
-    fn put(&self, content: Result<Credentials, Error>) {
-        *self.0.content.lock().expect("no panic") = content;
+    async fn put(&self, content: Result<Credentials, Error>) {
+        *self.0.content.lock().await = content;
     }
 
     fn asked(&self) -> u64 {
@@ -68,10 +66,7 @@ impl Vault {
         Provider::new(move || {
             inner.asked.fetch_add(1, Ordering::SeqCst);
             let inner = Arc::clone(&inner);
-            async move {
-                let _unchanged = inner.changes.read().await;
-                inner.content.lock().expect("no panic").clone()
-            }
+            async move { inner.content.lock().await.clone() }
         })
     }
 }
@@ -203,7 +198,7 @@ async fn users_follow_each_other(
     load.goes_on().await;
     for number in 1..USERS {
         let asked = vault.asked();
-        vault.put(Ok(credentials_of(number)));
+        vault.put(Ok(credentials_of(number))).await;
         if number % 4 == 1 {
             // The server learns of the user after the store: it refuses the sign-in at first.
             wait::until_async("a question", PATIENCE, async || vault.asked() > asked + 1).await;
@@ -272,7 +267,7 @@ async fn a_new_connection_asks_at_once_when_its_password_is_refused() {
     let _ = decided(&limiter, "acme").await;
     for (count, word) in [(2, "second"), (3, "third")] {
         // The connection that is up outlives its password.
-        vault.put(Ok(password(word)));
+        vault.put(Ok(password(word))).await;
         let _ = decided(&limiter, "acme").await;
         assert_eq!(vault.asked(), count - 1, "{word}");
         end_connections(&server, "limits").await;
@@ -315,7 +310,7 @@ async fn a_failure_of_the_provider_is_the_named_cause_of_the_outage_until_it_ans
     let vault = Vault::new(credentials_of(0));
     add_user(&server, 0);
     let away = || Err(Error::new(ErrorKind::Timeout, "the vault is away"));
-    vault.put(away());
+    vault.put(away()).await;
     let builder = || RedisStore::builder(server.url()).credentials(vault.provider());
     let error = builder().connect().await.expect_err("no credentials");
     let words = format!(
@@ -331,12 +326,12 @@ async fn a_failure_of_the_provider_is_the_named_cause_of_the_outage_until_it_ans
     let decision = limiter.check("acme").await.expect("open");
     assert_eq!(decision.degraded(), Some(ErrorKind::Authentication));
 
-    vault.put(Ok(credentials_of(0)));
+    vault.put(Ok(credentials_of(0))).await;
     decides(&limiter).await;
 
     // What it answered last remains in use, also for a new connection.
     let asked = vault.asked();
-    vault.put(away());
+    vault.put(away()).await;
     wait::until_async("a failure", PATIENCE, async || vault.asked() > asked + 1).await;
     end_connections(&server, &user(0)).await;
     decides(&limiter).await;
@@ -449,9 +444,9 @@ async fn passwords_of_postgres_change_under_load_and_new_sessions_have_the_newes
     load.goes_on().await;
     for word in ["second", "third", "fourth"] {
         // A session that is refused for the earlier password asks again.
-        let changes = vault.0.changes.write().await;
-        vault.put(Ok(password(word).await));
-        drop(changes);
+        let mut content = vault.0.content.lock().await;
+        *content = Ok(password(word).await);
+        drop(content);
         load.goes_on().await;
     }
     load.end(&limiter).await;
@@ -466,7 +461,9 @@ async fn passwords_of_postgres_change_under_load_and_new_sessions_have_the_newes
     decides(&limiter).await;
     assert!(vault.asked() >= 2, "{}", vault.asked());
 
-    vault.put(Err(Error::new(ErrorKind::Timeout, "the vault is away")));
+    vault
+        .put(Err(Error::new(ErrorKind::Timeout, "the vault is away")))
+        .await;
     let store = PostgresStore::builder(server.url().replace("postgres@", "guarded@"))
         .table("counts")
         .credentials(vault.provider());

@@ -24,6 +24,15 @@ use crate::undisturbed;
 
 const LARGE: Policy = Policy::window_from_first_hit("large", Quota::per_day(10_000_000));
 
+/// Starts a server, and a Sentinel that names it `m`.
+fn server_with_sentinel() -> (RedisServer, RedisServer) {
+    let server = RedisServer::start();
+    let sentinel = RedisServer::builder()
+        .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
+        .start();
+    (server, sentinel)
+}
+
 /// Returns a store with the usual time for connecting, which has connected.
 async fn store(topology: &RedisSentinels) -> RedisStore {
     // Where the servers have a password, the URL of the first one carries it.
@@ -294,10 +303,7 @@ async fn exactly_the_documented_rights_are_enough() {
         .find_map(|line| line.strip_prefix("`+sentinel|"))
         .expect("a line of rights");
     let rights = format!("+sentinel|{}", rights.split('`').next().expect("its end"));
-    let server = RedisServer::start();
-    let sentinel = RedisServer::builder()
-        .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
-        .start();
+    let (_server, sentinel) = server_with_sentinel();
     let words = [
         "ACL",
         "SETUSER",
@@ -329,10 +335,7 @@ async fn exactly_the_documented_rights_are_enough() {
 
 #[tokio::test]
 async fn a_sentinel_far_away_is_heard_within_the_time_for_connecting() {
-    let server = RedisServer::start();
-    let sentinel = RedisServer::builder()
-        .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
-        .start();
+    let (_server, sentinel) = server_with_sentinel();
     let line = Proxy::start(sentinel.addr());
     line.set(Mode::Delay(Duration::from_millis(300)));
     let connect = |timeout| {
@@ -349,10 +352,7 @@ async fn a_sentinel_far_away_is_heard_within_the_time_for_connecting() {
 
 #[tokio::test]
 async fn an_unknown_master_is_a_clear_error() {
-    let server = RedisServer::start();
-    let sentinel = RedisServer::builder()
-        .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
-        .start();
+    let (server, sentinel) = server_with_sentinel();
     let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "other"))
         .connect_timeout(PATIENCE)
         .connect()
