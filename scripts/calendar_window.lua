@@ -32,6 +32,7 @@ if now < start or now >= stop then
   stop, next_stop = start + length, start + length + length
 end
 --@ read
+--@ hold_period
 if state and #state == 24 then
   local old_start, old_used, old_stop = unpack('<ddd', state)
   if old_stop > start and old_used > 0 and old_used <= 9007199254740992 then
@@ -43,6 +44,14 @@ if state and #state == 24 then
     if old_start == start and old_stop == stop then
       kept = true
     end
+  end
+end
+
+--# stored_period
+if state and #state == 24 then
+  local old_start, old_used, old_stop = unpack('<ddd', state)
+  if old_start <= now and now < old_stop and old_used > 0 then
+    start, stop = old_start, old_stop
   end
 end
 

@@ -4,6 +4,12 @@
 local is_owed = marked >= 1000000000000000
 held.owed = is_owed
 
+--# cut_debt
+--@ debt
+
+--# hold_period: a settlement counts in the window that is stored, whatever its quota says
+--@ own stored_period
+
 --# convert: corrects nothing
 --@ rebase
 

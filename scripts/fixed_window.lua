@@ -10,8 +10,9 @@
 --         little gives no unit twice. If it lies further ahead it is moved to now.
 
 --# settle: reads what was spent in this window
-local used, start, mended, kept = 0, now - now % period, false, nil
 --@ read
+--@ hold_period
+local used, start, mended, kept = 0, now - now % period, false, nil
 if state and #state == 24 then
   local old_start, old_used, old_period = unpack('<ddd', state)
   if old_start >= start and old_used > 0 and old_used <= 9007199254740992 then
@@ -24,6 +25,15 @@ if state and #state == 24 then
     if old_start == start and old_period == period then
       kept = true
     end
+  end
+end
+
+--# stored_period
+if state and #state == 24 then
+  local old_start, _, old_period = unpack('<ddd', state)
+  local is_sound = old_period <= 9007199254740992 and old_period % 1 == 0
+  if is_sound and old_start <= now and now < old_start + old_period then
+    period = old_period
   end
 end
 

@@ -23,7 +23,7 @@ if state and #state == 16 then
       if missing >= 1000000000000000 then
         missing = missing - 1000000000000000
       end
-      --@ debt
+      --@ cut_debt
       if is_owed then
         most = burst * 8
       end

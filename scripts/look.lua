@@ -6,9 +6,9 @@
 -- Reply   as check.lua: the words of each policy before a charge.
 -- Effects nothing is written, with two exceptions: a log deletes a key of another type, and leased units that have
 --         lapsed are charged.
--- Pitfalls check.lua cuts a bucket or a sliding window that holds more than the quota, because the quota was lowered,
---         and may store that. Nothing is stored here, so such a state is read as a debt (`is_owed`): its units
---         return at the times that this script tells, unless a check stores it before.
+-- Pitfalls check.lua cuts a token or leaky bucket that holds more than the quota, because the quota was lowered, and
+--         may store that. Nothing is stored here, so such a state is read as a debt (`is_owed`): its units return at
+--         the times that this script tells, unless a check stores it before.
 local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local states = #KEYS > 1 and call('MGET', all(KEYS))

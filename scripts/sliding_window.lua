@@ -28,7 +28,7 @@ if state and #state == 24 then
       if in_last >= 1000000000000000 then
         in_last = in_last - 1000000000000000
       end
-      --@ debt
+      --@ cut_debt
       if is_owed then
         most = math.min(amount * 8, 4294967295)
       end

@@ -11,6 +11,7 @@
 --# settle: reads what was spent in the window that is open
 local used, start, mended, kept = 0, now, false, nil
 --@ read
+--@ hold_period
 if state and #state == 24 then
   local old_start, old_used, old_period = unpack('<ddd', state)
   if now - old_start < period and old_used > 0 and old_used <= 9007199254740992 then

@@ -46,7 +46,6 @@ if now < 0 then
 end
 local key = KEYS[1]
 -- settle: reads what was spent in this window
-local used, start, mended, kept = 0, now - now % period, false, nil
 -- read: a state alone, or one of those that were read at once
 local state
 if states then
@@ -54,6 +53,7 @@ if states then
 else
   state = pcall('GET', key)
 end
+local used, start, mended, kept = 0, now - now % period, false, nil
 if state and #state == 24 then
   local old_start, old_used, old_period = unpack('<ddd', state)
   if old_start >= start and old_used > 0 and old_used <= 9007199254740992 then

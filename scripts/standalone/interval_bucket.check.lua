@@ -65,7 +65,7 @@ if state and #state == 16 then
       if missing >= 1000000000000000 then
         missing = missing - 1000000000000000
       end
-      -- debt: a debt has a mark
+      -- cut_debt: the same where the counts are cut as often as they are read, also by look.lua
       local is_owed = marked >= 1000000000000000
       if is_owed then
         most = burst * 8

@@ -68,7 +68,7 @@ if state and #state == 24 then
       if in_last >= 1000000000000000 then
         in_last = in_last - 1000000000000000
       end
-      -- debt: a debt has a mark
+      -- cut_debt: the same where the counts are cut as often as they are read, also by look.lua
       local is_owed = marked >= 1000000000000000
       if is_owed then
         most = math.min(amount * 8, 4294967295)

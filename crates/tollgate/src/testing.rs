@@ -197,7 +197,7 @@ impl Metered {
     /// Brings the state to `now_us` under `policy`. It was stored under `wrote`. Returns whether it
     /// had to be mended.
     pub fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        let settled = self.0.settle(policy, policy.other_pace(wrote), now_us);
+        let settled = self.0.settle(policy, policy.other_number(wrote), now_us);
         self.0 = settled.state;
         settled.mended
     }

@@ -188,6 +188,33 @@ fn law_12_a_look_after_a_lowered_quota_tells_when_there_is_one_unit_more() {
     });
 }
 
+/// An interval bucket and a sliding window are cut whenever they are read, and a check that denies
+/// stores nothing.
+#[test]
+fn law_12_a_look_after_a_lowered_quota_answers_as_a_check_where_that_stores_nothing() {
+    on_every_store(|subject, dice, algorithm| {
+        if !matches!(
+            algorithm,
+            Algorithm::IntervalBucket | Algorithm::SlidingWindow
+        ) {
+            return;
+        }
+        let [high, low] = lowered(dice, algorithm);
+        drain(subject, &high);
+        for _ in 0..4 {
+            subject.advance(dice.below(900_000));
+            let cost = 1 + dice.below(least_burst(&low));
+            let look = subject.look(&low, &key(), cost);
+            let decision = subject.check(&low, &key(), cost);
+            assert_eq!(
+                (look.is_allowed(), look.retry_after()),
+                (decision.is_allowed(), decision.retry_after()),
+                "{algorithm:?}"
+            );
+        }
+    });
+}
+
 #[test]
 fn law_12_a_bucket_of_ten_that_becomes_one_of_five_has_a_unit_after_550_ms() {
     let [ten, five] = [10, 5].map(|burst| {

@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet, Quota,
+    Algorithm, CalendarUnit, Cost, Costs, Decision, Key, Policy, PolicySet, Quota,
     reservation::{ReservationId, Settlement},
 };
 use tollgate_test_support::{Dice, Subject, policies, stream::figures};
@@ -620,6 +620,59 @@ fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
                 }
                 _ => {}
             }
+        }
+    });
+}
+
+/// A settlement counts in the window that is stored, also when its decision knew another period.
+#[test]
+fn law_22_a_settlement_by_an_earlier_period_changes_its_own_units_alone() {
+    on_every_store(|subject, dice, algorithm| {
+        let is_window = matches!(
+            algorithm,
+            Algorithm::FixedWindow
+                | Algorithm::WindowFromFirstHit
+                | Algorithm::CalendarWindow { .. }
+        );
+        if !is_window {
+            return;
+        }
+        let of = |is_long| {
+            if let Algorithm::CalendarWindow { zone, .. } = algorithm {
+                let unit = [CalendarUnit::Day, CalendarUnit::Month][usize::from(is_long)];
+                return PolicySet::from(Policy::calendar_window("p", 100, unit, zone));
+            }
+            let seconds = [60, 3_600][usize::from(is_long)];
+            policies::of_one_period(algorithm, Quota::new(100, Duration::from_secs(seconds)))
+        };
+        let is_raised = dice.below(2) == 0;
+        let (earlier, later) = (of(!is_raised), of(is_raised));
+        let units = 1 + dice.below(4);
+        let reserved = subject.reserve(&earlier, &key(), &id(0), &costs(units), 10_000_000_000);
+        assert!(reserved.is_allowed());
+        subject.advance(dice.below(90_000_000));
+        assert!(subject.check(&later, &key(), 20).is_allowed());
+        let policy = later.iter().next().expect("a policy");
+        let seen = |subject: &mut dyn Subject| {
+            let expires_ms = subject.stored(policy, &key()).map(|state| state.expires_ms);
+            (remaining(&subject.peek(&later, &key())), expires_ms)
+        };
+        let before = seen(subject);
+        subject.advance(dice.below(120_000_000));
+        let (is_open, cost) = (
+            before
+                .1
+                .is_some_and(|ends_ms| subject.now() < ends_ms * 1_000 - 1_000),
+            dice.below(units + 4),
+        );
+        subject.commit(&earlier, &key(), &id(0), &costs(cost), 1);
+        let after = seen(subject);
+        if is_open {
+            let returned = units.saturating_sub(cost);
+            assert!(
+                after.0 <= before.0 + returned && after.1 == before.1,
+                "{algorithm:?}: {units} settled at {cost} took {before:?} to {after:?}"
+            );
         }
     });
 }

@@ -544,9 +544,9 @@ a look corrects a bucket that a lowered quota left too empty
     (
         IntervalBucket,
         r"
-a look corrects missing units that a lowered quota left
-- local is_owed = true
-+ local is_owed = false
+a look leaves missing units that a check cuts to a lowered quota
+- local is_owed = marked >= 1000000000000000
++ local is_owed = true
 a debt is looked at with its mark
 - missing = missing - 1000000000000000
 + local kept = missing
@@ -555,9 +555,9 @@ a debt is looked at with its mark
     (
         SlidingWindow,
         r"
-a look corrects a window that a lowered quota left too full
-- local is_owed = true
-+ local is_owed = false
+a look leaves a window too full that a check cuts to a lowered quota
+- local is_owed = marked >= 1000000000000000
++ local is_owed = true
 a window in debt is looked at with its mark
 - in_last = in_last - 1000000000000000
 + local kept = in_last

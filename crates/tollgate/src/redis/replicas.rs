@@ -111,6 +111,7 @@ pub(in crate::redis) async fn tell(
         Script::spending(),
         reports.len(),
         |server, command| {
+            server.bound().admit_reports(reports.len());
             let sets = reports.iter().map(|(group, _)| format!("{group}:spent"));
             add_call(server, &SUBJECT, sets, &PROCESS, command);
             reports

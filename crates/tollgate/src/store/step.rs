@@ -27,7 +27,8 @@ pub(crate) trait States {
     /// Returns the place of the state of a policy.
     fn find(&mut self, at: usize, policy: &Policy) -> Option<usize>;
 
-    /// Returns a stored state, and the pace at which it was stored, if that is not the policy's.
+    /// Returns a stored state, and the [number](Policy::number) of the policy that stored it, if this
+    /// policy has another one.
     ///
     /// A state that was moved out is put back here. Nothing else may be changed.
     fn state(
@@ -290,11 +291,13 @@ fn change(
         }
         let place = states.find(at, policy);
         let stored = place.and_then(|place| states.state(at, policy, place));
-        let ((mut state, was_marked), other) = match stored {
-            Some((state, other)) => (state.hold(policy, now_us), other),
-            None => (State::fresh(policy.algorithm()).hold(policy, now_us), None),
-        };
-        let other = other.filter(|_| state.keeps_pace(now_us));
+        let (mut fresh, other) = (State::fresh(policy.algorithm()), None);
+        let (stored, other) = stored.unwrap_or((&mut fresh, other));
+        let held = other.and_then(|other| stored.held(policy, other, now_us));
+        let held = held.map(Arc::new);
+        let policy = held.as_ref().unwrap_or(policy);
+        let (mut state, was_marked) = stored.hold(policy, now_us);
+        let other = other.filter(|_| held.is_some() || state.keeps_pace(now_us));
         let is_written = match change {
             Change::None => false,
             Change::Owe(cost) => state.owe(policy, other, now_us, cost),

@@ -104,8 +104,14 @@ pub(super) async fn a_customer_that_is_heavy_in_another_process_is_heavy_here(
             let time = master.command(&["TIME"]);
             let [seconds, micros] =
                 [0, 1].map(|at| time.items()[at].text().parse::<u64>().expect("a number"));
-            let line = format!("{} other {entry}\n", seconds * 1_000_000 + micros);
-            let _ = master.command(&["APPEND", &key, &line]);
+            let now_us = seconds * 1_000_000 + micros;
+            // Together they are longer than any other reply of the server.
+            let report = " ffffffffffffffff=1".repeat(32);
+            let crowd: String = (0..300)
+                .map(|at| format!("{now_us} other{at}{report}\n"))
+                .collect();
+            let lines = format!("{crowd}{now_us} other {entry}\n");
+            let _ = master.command(&["APPEND", &key, &lines]);
         }
     };
     a_heavy_customer_of_others_is_heavy_here(store, told, tell).await;

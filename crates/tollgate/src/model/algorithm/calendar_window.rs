@@ -43,6 +43,18 @@ impl Opening for Calendar {
         (Window { opening, count }, mended)
     }
 
+    /// Leaves a period that is open as it is, because the decision may have known another calendar.
+    fn hold(window: Window<Self>, policy: &Policy, now_us: u64) -> Window<Self> {
+        let is_open = window.opening.start_us() <= now_us
+            && now_us < window.opening.end()
+            && window.count > 0;
+        if is_open {
+            window
+        } else {
+            Self::settle(window, policy, now_us).0
+        }
+    }
+
     fn of(start_us: u64, end_us: u64) -> Self {
         let (start, end) = (start_us / SECOND_US, end_us / SECOND_US);
         let length = end.saturating_sub(start).min(MOST);

@@ -64,6 +64,8 @@ impl State {
 }
 
 impl Meter for State {
+    const IS_CUT_WHEN_READ: bool = true;
+
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let mut state = *self;
         if state.used > policy.quota_ref().burst() {

@@ -35,12 +35,16 @@ pub(crate) struct Refund<'a> {
 /// one that [`settle`](Self::settle) returned. All methods but that one,
 /// [`mark_as_debt`](Self::mark_as_debt) and the bytes expect a settled state.
 ///
-/// `other` is the pace at which the state was stored, see [`Quota::pace`](crate::Quota::pace), if
-/// the policy has another one. Only a bucket knows its pace.
+/// `other` is the [number](Policy::number) that the policy which stored the state has, if this
+/// policy has another one: the pace of a bucket, or the period of a window.
 pub(crate) trait Meter: Sized + Clone + Default {
     /// A state that admits a check may be in debt. Only a sliding window counts a debt of the
     /// window before.
     const ADMITS_IN_DEBT: bool = false;
+
+    /// What a lowered quota cuts is cut as often as the state is read. So a look reads what a check
+    /// reads, although neither stores it.
+    const IS_CUT_WHEN_READ: bool = false;
 
     /// Returns this state at `now_us` under `policy`, and whether it had to be mended.
     fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> (Self, bool);
@@ -59,6 +63,12 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Returns the units that are counted. A debt has a greatest number of them.
     fn spent(&self) -> u64 {
         0
+    }
+
+    /// Returns the policy by which a settlement reads this stored state, if it is another one: an
+    /// open window ends when its own period is over.
+    fn held(&self, _policy: &Policy, _other: f64, _now_us: u64) -> Option<Policy> {
+        None
     }
 
     /// Returns this state at `now_us` for a settlement, and whether it was marked as a debt.
@@ -109,6 +119,13 @@ pub(crate) trait Meter: Sized + Clone + Default {
 
     /// Marks a stored state whatever it holds.
     fn mark_as_debt(&mut self) {}
+
+    /// Marks a stored state for a look: what it holds above the quota returns in its time.
+    fn mark_for_look(&mut self) {
+        if !Self::IS_CUT_WHEN_READ {
+            self.mark_as_debt();
+        }
+    }
 
     /// Remembers a reservation that was charged, for a refund that comes late.
     fn remember(&mut self, _now_us: u64) {}

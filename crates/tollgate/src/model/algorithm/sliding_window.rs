@@ -64,6 +64,7 @@ impl State {
 
 impl Meter for State {
     const ADMITS_IN_DEBT: bool = true;
+    const IS_CUT_WHEN_READ: bool = true;
 
     #[inline]
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {

@@ -40,6 +40,7 @@ steps! {
     &self {
         is_moved() -> bool;
         fits(policy: &Policy, now_us: u64, ask: Ask) -> bool;
+        held(policy: &Policy, other: f64, now_us: u64) -> Option<Policy>;
         keeps_pace(now_us: u64) -> bool;
         kept_words(policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words>;
         fresh_at(policy: &Policy) -> u64;
@@ -98,10 +99,11 @@ impl State {
     }
 
     /// Returns what a look at this state reads: one that holds more than the quota, because that
-    /// was lowered, is not corrected, because nothing is stored. It is read as a debt.
+    /// was lowered, is not corrected, because nothing is stored. It is read as a debt, unless it
+    /// [is cut whenever it is read](Meter::IS_CUT_WHEN_READ).
     pub(crate) fn looked_at(&self) -> Self {
         let mut state = self.clone();
-        by_state!(&mut state, state => Meter::mark_as_debt(state));
+        by_state!(&mut state, state => Meter::mark_for_look(state));
         state
     }
 
@@ -111,15 +113,15 @@ impl State {
         by_state!(self, state => Meter::words(state, policy, now_us, denied))
     }
 
-    /// Reads the bytes of a state under `policy`, and the pace at which it was stored, if that is
-    /// not the policy's.
+    /// Reads the bytes of a state under `policy`, and the [number](Policy::number) that is stored
+    /// with it, if the policy has another one.
     pub(crate) fn of_bytes(policy: &Policy, bytes: &[u8]) -> Option<(Self, Option<f64>)> {
         let (state, beside): (Self, f64) = by_algorithm!(policy.algorithm(), Of => {
             let (state, beside) = <Of as Meter>::of_bytes(bytes)?;
             (state.into(), beside)
         });
-        let has_pace = policy.algorithm().is_queued(false);
-        let other = (has_pace && beside != policy.quota_ref().pace()).then_some(beside);
+        let has_number = policy.algorithm().is_queued(false) || policy.algorithm().is_timed();
+        let other = (has_number && beside != policy.number()).then_some(beside);
         Some((state, other))
     }
 }

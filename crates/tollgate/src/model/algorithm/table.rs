@@ -291,6 +291,11 @@ impl Algorithm {
     pub(crate) const fn is_queued(self, is_capped: bool) -> bool {
         self.facts().is_queued || is_capped && self.has_burst()
     }
+
+    /// Returns `true` when the period is stored with the state of a window.
+    pub(crate) const fn is_timed(self) -> bool {
+        matches!(self, Self::FixedWindow | Self::WindowFromFirstHit)
+    }
 }
 
 /// Derives the numbers of a policy from its level after a check that asked for `ask`.

@@ -21,6 +21,11 @@ pub(crate) trait Opening: Copy + Default {
     /// Returns the window that counts at `now_us`, and whether it had to be mended.
     fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool);
 
+    /// Returns the window that a settlement changes at `now_us`.
+    fn hold(window: Window<Self>, policy: &Policy, now_us: u64) -> Window<Self> {
+        Self::settle(window, policy, now_us).0
+    }
+
     /// Returns the opening of a window between two times.
     fn of(start_us: u64, end_us: u64) -> Self;
 
@@ -59,6 +64,16 @@ impl<O: Opening> Meter for Window<O> {
     #[inline]
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         O::settle(*self, policy, now_us)
+    }
+
+    fn held(&self, policy: &Policy, other: f64, now_us: u64) -> Option<Policy> {
+        let (period_us, start_us) = (other as u64, self.opening.start_us());
+        let is_open = start_us <= now_us && now_us < start_us.saturating_add(period_us);
+        is_open.then(|| policy.with_period_us(period_us))
+    }
+
+    fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
+        (O::hold(*self, policy, now_us), false)
     }
 
     #[inline]

@@ -357,13 +357,32 @@ impl Policy {
         }
     }
 
-    /// Returns the pace of the policy that stored a state, if this policy has another one.
+    /// Returns the number that tells by which quota a state was stored: the period of a fixed window
+    /// or of one from the first hit, in microseconds, and the [pace](Quota::pace) of any other.
+    pub(crate) fn number(&self) -> f64 {
+        if self.algorithm.is_timed() {
+            self.quota.period_us() as f64
+        } else {
+            self.quota.pace()
+        }
+    }
+
+    /// Returns the [number](Self::number) of the policy that stored a state, if this policy has
+    /// another one.
     #[inline]
-    pub(crate) fn other_pace(&self, wrote: &Self) -> Option<f64> {
+    pub(crate) fn other_number(&self, wrote: &Self) -> Option<f64> {
         if ptr::eq(self, wrote) {
             return None;
         }
-        Some(wrote.quota.pace()).filter(|pace| *pace != self.quota.pace())
+        Some(wrote.number()).filter(|number| *number != self.number())
+    }
+
+    /// Returns this policy with another period.
+    pub(crate) fn with_period_us(&self, period_us: u64) -> Self {
+        Self {
+            quota: self.quota.with_period_us(period_us),
+            ..self.clone()
+        }
     }
 
     /// Returns the end of the name of a state: the letter and the storage version of the algorithm.

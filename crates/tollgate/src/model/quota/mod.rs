@@ -383,6 +383,11 @@ impl Quota {
         self.period_us
     }
 
+    /// Returns this quota with another period, for a window: the rate is not computed anew.
+    pub(crate) const fn with_period_us(self, period_us: u64) -> Self {
+        Self { period_us, ..self }
+    }
+
     /// Returns the time between two units in microseconds, as a double. A stored token bucket holds
     /// it, to show under which rate it was written. Lua computes exactly the same quotient.
     pub(crate) fn pace(&self) -> f64 {

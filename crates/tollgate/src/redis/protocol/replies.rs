@@ -24,6 +24,9 @@ const ENTRY: usize = VALUE + size_of::<f64>() + TAG_BYTES + 16;
 /// cluster is far shorter.
 const SLOTS: usize = super::hash_slot::SLOTS * 2 * 1024;
 
+/// The longest reports of a group of limits: `spending.lua` bounds the lines and their length.
+const REPORTS: usize = 1_024 * 2_048;
+
 /// The lists inside of lists that a reply may have. `CLUSTER SLOTS` and `HELLO` have four.
 const DEPTH: usize = 8;
 
@@ -41,6 +44,11 @@ impl ReplyBound {
     /// Admits lists of so many entries of a log.
     pub(in crate::redis) fn admit_entries(&self, count: usize) {
         self.admit(count.saturating_mul(ENTRY));
+    }
+
+    /// Admits the reports of so many groups of limits.
+    pub(in crate::redis) fn admit_reports(&self, groups: usize) {
+        self.admit(groups.saturating_mul(REPORTS));
     }
 
     /// Admits lists of the slots of a cluster.

@@ -120,7 +120,8 @@ pub(super) struct View<'a> {
     states: SmallVec<[Option<Taken>; 2]>,
 }
 
-/// A state that was read, and the pace at which it was stored if that is another one.
+/// A state that was read, and the [number](Policy::number) that is stored with it if the policy has
+/// another one.
 type Taken = (State, Option<f64>);
 
 impl<'a> View<'a> {

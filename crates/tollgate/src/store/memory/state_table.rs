@@ -93,7 +93,7 @@ impl StateTable {
         let cost = check.cost.units();
         let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
-            let other = policy.other_pace(&entry.policy);
+            let other = policy.other_number(&entry.policy);
             let (level, is_written) = entry.state.decide(policy, other, now_us, cost, check.tag);
             if is_written {
                 entry.set_policy(policy);
@@ -114,29 +114,29 @@ impl StateTable {
             .find_bucket_index(slot, |entry| entry.is_of(key, policy))
     }
 
-    /// Returns the state at a place, and the pace at which it was stored, if that is not the
-    /// policy's.
+    /// Returns the state at a place, and the [number](Policy::number) of the policy that stored it,
+    /// if this policy has another one.
     pub(super) fn state_at(
         &mut self,
         place: usize,
         policy: &Policy,
     ) -> Option<(&mut State, Option<f64>)> {
         let entry = self.states.get_bucket_mut(place)?;
-        let other = policy.other_pace(&entry.policy);
+        let other = policy.other_number(&entry.policy);
         Some((&mut entry.state, other))
     }
 
-    /// Replaces the state at a place. It is one of the policy, unless it keeps its pace.
+    /// Replaces the state at a place. It is one of the policy, unless it keeps its number.
     pub(super) fn replace(
         &mut self,
         place: usize,
         policy: &Arc<Policy>,
         state: State,
-        keeps_pace: bool,
+        keeps_number: bool,
     ) {
         if let Some(entry) = self.states.get_bucket_mut(place) {
             entry.state = state;
-            if !keeps_pace {
+            if !keeps_number {
                 entry.set_policy(policy);
             }
         }
