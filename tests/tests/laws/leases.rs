@@ -2,7 +2,7 @@
 //! and out of order, the clock of the server steps, quotas change, and decisions are refunded. No
 //! schedule admits more than the bound of the algorithm.
 
-use std::{array, collections::VecDeque, mem, time::Duration};
+use std::{array, collections::VecDeque, mem, slice, time::Duration};
 
 use tollgate::{
     Algorithm, Lease, Policy, PolicySet, Quota,
@@ -57,6 +57,52 @@ fn mistakes_in_the_rule_of_leases_exceed_the_bound() {
     }
 }
 
+/// A decision of one window is refunded in the next one, after its unit was reported.
+#[test]
+fn a_refund_of_a_reported_unit_gives_none_to_a_newer_window() {
+    let lease = Lease::new().generation(Duration::from_millis(500)).share(1);
+    let policy = Policy::fixed_window("a", Quota::per_second(40)).leased(lease);
+    let mut account = Account::new(&policy, lease, BEGIN);
+    let serve = |account: &mut Account, now, call: Call| {
+        account.settle(&policy, &policy, lease, now);
+        let policies = PolicySet::from(policy.clone());
+        step(slice::from_mut(account), &policies, now, &call)
+    };
+    let (mut units, at) = (HeldUnits::default(), |ms: u64| BEGIN + ms * 1_000);
+    let asks = Call {
+        cost: 1,
+        want: 8,
+        birth: 1,
+        ..Call::default()
+    };
+    let grant = serve(&mut account, at(900), asks).grant;
+    units.add(at(900), grant.expect("eight units"));
+    assert!(units.spend(at(900), at(900), 1).is_some());
+    let reports = Call {
+        reports: units.take_reports(at(950), false),
+        ..Call::default()
+    };
+    assert!(serve(&mut account, at(950), reports).written);
+
+    assert!(units.spend(at(1_100), at(1_100), 1).is_some());
+    if units.refund(at(1_200), at(900), 1).is_none() {
+        account.settle(&policy, &policy, lease, at(1_200));
+        account.refund(&policy, at(1_200), at(900), 1);
+    }
+    let mut admitted = 1;
+    while units.spend(at(1_200), at(1_200), 1).is_some() {
+        admitted += 1;
+    }
+    let one = Call {
+        cost: 1,
+        ..Call::default()
+    };
+    while serve(&mut account, at(1_200), one.clone()).admitted {
+        admitted += 1;
+    }
+    assert_eq!(admitted, 40, "admitted in the second window");
+}
+
 #[derive(Default)]
 struct Replica {
     units: HeldUnits,
@@ -78,7 +124,11 @@ struct Message<T> {
 struct Spent {
     replica: Option<usize>,
     cost: u64,
+    time: u64,
+    /// The time by the clock of the server.
     at: u64,
+    /// It was made before the last event, or spent units from before.
+    is_old: bool,
 }
 
 struct World {
@@ -280,7 +330,7 @@ impl World {
         let cost = call.content.cost;
         let answer = self.decide(call.content);
         if answer.admitted && cost > 0 {
-            self.admit(cost, None);
+            self.admit(cost, None, false);
         }
         let Some(content) = answer.grant else { return };
         self.stamps.push(content.stamps.clone());
@@ -346,27 +396,34 @@ impl World {
 
     /// Spends held units, if there are so many.
     fn spend(&mut self, replica: usize, cost: u64) -> bool {
-        let local = self.local(replica);
-        let Some(stamps) = self.replicas[replica].units.spend(local, cost) else {
+        let (local, at) = (self.local(replica), self.server_now());
+        let Some(stamps) = self.replicas[replica].units.spend(local, at, cost) else {
             return false;
         };
-        if self.old_stamps.contains(stamps) {
+        let is_old = self.old_stamps.contains(stamps);
+        if is_old {
             let bounds = self.bounds.iter_mut();
             bounds.for_each(|bound| bound.leave_out(self.now, cost));
         }
         self.leased += cost;
-        self.admit(cost, Some(replica));
+        self.admit(cost, Some(replica), is_old);
         true
     }
 
     /// Counts an admission, and compares it with the bounds.
-    fn admit(&mut self, cost: u64, replica: Option<usize>) {
-        let (now, at) = (self.now, self.server_now());
+    fn admit(&mut self, cost: u64, replica: Option<usize>, is_old: bool) {
+        let (time, at) = (self.now, self.server_now());
         self.admitted += cost;
         for bound in &mut self.bounds {
-            self.is_exceeded |= !bound.count(now, at, cost as i64);
+            self.is_exceeded |= !bound.count(time, at, cost as i64);
         }
-        self.spent.push(Spent { replica, cost, at });
+        self.spent.push(Spent {
+            replica,
+            cost,
+            time,
+            at,
+            is_old,
+        });
     }
 
     /// Refunds a decision: into the held units when that is possible, otherwise at the server.
@@ -377,7 +434,8 @@ impl World {
         };
         let is_held = spent.replica.is_some_and(|replica| {
             let local = self.local(replica);
-            let stamps = self.replicas[replica].units.refund(local, spent.cost);
+            let units = &mut self.replicas[replica].units;
+            let stamps = units.refund(local, spent.at, spent.cost);
             if stamps.is_some_and(|stamps| self.old_stamps.contains(stamps)) {
                 // The unit was outstanding at the event, and can be spent again.
                 self.bounds
@@ -392,7 +450,7 @@ impl World {
                 account.refund(policy, server_now, spent.at, spent.cost);
                 *wrote = policy.clone();
             }
-            self.bounds[at].count(now, server_now, -(spent.cost as i64));
+            self.bounds[at].take_back(now, server_now, &spent);
         }
     }
 
@@ -426,6 +484,7 @@ impl World {
     fn restart(&mut self) {
         let now = self.now;
         self.old_stamps.clone_from(&self.stamps);
+        self.spent.iter_mut().for_each(|spent| spent.is_old = true);
         self.events.push(now);
         self.events.retain(|at| at + AFTER_EVENT > now);
         let (events, held) = (self.events.len() as u64, self.spendable());
@@ -549,7 +608,8 @@ struct Bound {
     /// The units in the bucket, times the period.
     level: i128,
     last: u64,
-    /// The admitted units of the last period, newest last. Refunded units are negative.
+    /// The admitted units of the last period by their time, newest last. Refunded units are
+    /// negative.
     recent: VecDeque<(u64, i64)>,
     /// The current window of the server's clock, and its units.
     window: (u64, i64),
@@ -580,6 +640,25 @@ impl Bound {
         if now < self.old_until {
             self.left_out = units.min(self.old);
             self.old -= self.left_out;
+        }
+    }
+
+    /// Takes back refunded units, as if they had never been admitted. Those that are old, those of a
+    /// bucket, and those that may have opened a window may be admitted once more at any time.
+    fn take_back(&mut self, now: u64, server: u64, spent: &Spent) {
+        let (quota, units) = (self.policy.quota(), spent.cost as i64);
+        let period = quota.period().as_micros() as u64;
+        match self.policy.algorithm() {
+            Algorithm::FixedWindow if !spent.is_old && spent.at / period < server / period => {}
+            Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } if !spent.is_old => {
+                let mut recent = self.recent.iter_mut();
+                if let Some((_, sum)) = recent.find(|(at, _)| *at == spent.time) {
+                    *sum -= units;
+                }
+            }
+            _ => {
+                self.count(now, server, -units);
+            }
         }
     }
 
@@ -617,7 +696,10 @@ impl Bound {
 
     /// Returns the most units of any interval that ends now and is not longer than a period.
     fn in_a_period(&mut self, now: u64, period: u64, units: i64) -> i64 {
-        self.recent.push_back((now, units));
+        match self.recent.back_mut() {
+            Some((at, sum)) if *at == now => *sum += units,
+            _ => self.recent.push_back((now, units)),
+        }
         self.recent.retain(|(at, _)| at + period > now);
         let sums = self.recent.iter().rev().scan(0, |sum, (_, units)| {
             *sum += units;

@@ -15,7 +15,7 @@ use crate::{
     lock::Lock,
     model::{
         algorithm::lowered,
-        charge::ChargeRef,
+        charge::{Charge, ChargeRef},
         decision::PolicyLevels,
         lease::{Demand, Grant, HeldUnits, LeaseCounts, Report},
     },
@@ -119,7 +119,7 @@ impl Entry {
         now_us: u64,
     ) -> Option<Decision> {
         let at_us = self.seen.as_ref()?.server_us(now_us);
-        self.units.spend(now_us, charge.cost.units())?;
+        self.units.spend(now_us, at_us, charge.cost.units())?;
         Some(Decision::from_levels(policies, self.levels(now_us), charge, at_us).marked_leased())
     }
 
@@ -344,23 +344,34 @@ impl LeasedUnits {
             && entry.is_some_and(|entry| entry.units.covers(now_us, check.cost.units()))
     }
 
-    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock.
-    /// Otherwise the server has to refund them, and the error is the time at which it has charged
-    /// them, as far as it is known.
+    /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Returns
+    /// what the server has to refund of them, and the time at which it has charged them, as far as
+    /// it is known.
+    ///
+    /// A held unit is one unit of every policy, so of different costs the least is held again. The
+    /// server refunds the rest, of what it has charged before.
     pub(in crate::redis) fn refund(
         &self,
-        policies: &PolicySet,
-        key: &Key,
+        check: &Check<'_>,
         hash: u64,
-        units: u64,
         spent_us: u64,
-    ) -> Result<(), u64> {
-        let now_us = self.now_us();
+    ) -> (Charge, u64) {
+        let (now_us, charge, count) = (self.now_us(), check.charge(), check.policies.len());
         let mut shard = self.lock(hash);
-        let entry = shard.find(policies, key, hash).0.ok_or(spent_us)?;
-        match entry.units.refund(now_us, units) {
-            Some(_) => Ok(()),
-            None => Err(entry.charges.of(spent_us).unwrap_or(spent_us)),
+        let Some(entry) = shard.find(check.policies, check.key, hash).0 else {
+            return (charge.to_owned(), spent_us);
+        };
+        let least = charge.iter(count).map(Cost::units).min().unwrap_or(0);
+        match entry.units.refund(now_us, spent_us, least) {
+            Some(_) => {
+                let rest = charge.iter(count).map(Cost::units);
+                let rest = rest.map(|units| Cost::new(units - least));
+                (Charge::each(rest), spent_us)
+            }
+            None => (
+                charge.to_owned(),
+                entry.charges.of(spent_us).unwrap_or(spent_us),
+            ),
         }
     }
 
@@ -519,5 +530,131 @@ mod charges_tests {
             [9, 10, 11].map(|spent_us| charges.of(spent_us)),
             [None, None, Some(20)]
         );
+    }
+}
+
+#[cfg(test)]
+mod refunds_tests {
+    use super::*;
+    use crate::{Algorithm, MemoryStore, Policy, Quota, model::lease::Stamp};
+
+    /// The units of one key, and a clock that is also that of the server.
+    struct Bench {
+        units: Arc<LeasedUnits>,
+        clock: Clock,
+        policies: PolicySet,
+        key: Key,
+    }
+
+    const HASH: u64 = 7;
+    const SECOND_US: u64 = 1_000_000;
+
+    /// The number of the generation of 5 s that begins at 55 s.
+    const GENERATION: u64 = 11;
+
+    impl Bench {
+        /// Creates the units of a key that is granted ten, at 59 s.
+        fn new(names: &[&str]) -> Self {
+            let policies = names.iter().map(|name| {
+                Policy::try_new(*name, Algorithm::FixedWindow, Quota::per_minute(800))
+                    .and_then(|policy| policy.try_leased(Lease::new()))
+                    .expect("a policy")
+            });
+            let clock = Clock::manual(59 * SECOND_US);
+            let bench = Self {
+                units: LeasedUnits::new(clock.clone()),
+                clock,
+                policies: PolicySet::try_new(policies).expect("a set"),
+                key: Key::new("acme"),
+            };
+            assert!(bench.spend(Cost::ONE).is_none(), "nothing is held yet");
+            let stamp = Stamp {
+                birth: 1,
+                generation: GENERATION,
+            };
+            bench.call(Some(Grant {
+                stamps: names.iter().map(|_| stamp).collect(),
+                units: 10,
+                life_us: 6 * SECOND_US,
+            }));
+            bench
+        }
+
+        fn check(&self, cost: Cost) -> Check<'_> {
+            Check::new(&self.policies, &self.key, cost)
+        }
+
+        fn at(&self, ms: u64) -> &Self {
+            self.clock.set(ms * 1_000);
+            self
+        }
+
+        /// Makes a call, which reports what was spent.
+        fn call(&self, grant: Option<Grant>) {
+            let call = LeaseCall::new(&self.units, self.clock.now_us());
+            let _ = call.compose(&self.policies, &self.key, HASH);
+            let store = MemoryStore::builder().clock(self.clock.clone()).build();
+            let decision = store.decide(self.check(Cost::ZERO));
+            call.answered(&self.key, HASH, &decision, grant);
+        }
+
+        /// Returns the decision of a check that is decided by units that are held.
+        fn spend(&self, cost: Cost) -> Option<Decision> {
+            let decided = self.units.spend(&self.check(cost), HASH).ok()?;
+            Some(decided.into_ready().expect("at once").expect("a decision"))
+        }
+
+        /// Refunds units of each policy. Returns what the server has to refund, and the time.
+        fn refund(&self, units: &[u64], of: &Decision) -> (Charge, u64) {
+            let charge = Charge::each(units.iter().copied().map(Cost::new));
+            let check = self.check(Cost::ZERO).with_charge(&charge);
+            self.units.refund(&check, HASH, of.at_us())
+        }
+
+        fn held(&self) -> u64 {
+            self.units.counts().held
+        }
+    }
+
+    /// What was reported at 59.5 s was charged to the window that ends at 60 s.
+    #[test]
+    fn a_late_refund_does_not_take_back_the_unit_of_a_later_request() {
+        let bench = Bench::new(&["api"]);
+        let first = bench.spend(Cost::ONE).expect("a unit");
+        bench.at(59_500).call(None);
+        let second = bench.at(61_000).spend(Cost::ONE).expect("a unit");
+        bench.at(62_000);
+        let left = bench.refund(&[1], &first);
+        assert_eq!(left, (Charge::from(Cost::ONE), 59_500_000));
+        assert_eq!(bench.held(), 8);
+        let left = bench.refund(&[1], &second);
+        assert_eq!(left, (Charge::from(Cost::ZERO), 61_000_000));
+        assert_eq!(bench.held(), 9);
+    }
+
+    #[test]
+    fn of_different_costs_the_least_is_held_again_and_the_server_refunds_the_rest() {
+        let each = |units: [u64; 2]| Charge::each(units.map(Cost::new));
+        for (refunded, rest, held) in [
+            ([0, 3], [0, 3], 5),
+            ([2, 3], [0, 1], 7),
+            ([5, 1], [4, 0], 6),
+            ([4, 4], [0, 0], 9),
+        ] {
+            let bench = Bench::new(&["requests", "tokens"]);
+            let decision = bench.spend(Cost::new(5)).expect("five units");
+            let (left, _) = bench.refund(&refunded, &decision);
+            assert_eq!((left, bench.held()), (each(rest), held), "{refunded:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_reported_is_refunded_by_the_server_alone_at_the_time_of_the_report() {
+        let bench = Bench::new(&["requests", "tokens"]);
+        let decision = bench.spend(Cost::new(5)).expect("five units");
+        bench.at(60_000).call(None);
+        let (left, charged_us) = bench.refund(&[2, 3], &decision);
+        let all = Charge::each([2, 3].map(Cost::new));
+        assert_eq!((left, charged_us, bench.held()), (all, 60_000_000, 5));
     }
 }

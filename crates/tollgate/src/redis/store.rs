@@ -225,20 +225,18 @@ impl Store for RedisStore {
             return StoreFuture::ready(Ok(()));
         }
         let mut spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
+        let mut charge = check.charge().to_owned();
         if let Some(at_us) = spent_us.filter(|_| decision.is_some_and(Decision::is_leased)) {
-            let (hash, units) = (
-                self.backend().hash(check.key).whole,
-                check.charge().cost.units(),
-            );
-            match self
-                .backend()
-                .leased_units
-                .refund(check.policies, check.key, hash, units, at_us)
-            {
-                Ok(()) => return StoreFuture::ready(Ok(())),
-                Err(charged_us) => spent_us = Some(charged_us),
+            let backend = self.backend();
+            let hash = backend.hash(check.key).whole;
+            let (rest, charged_us) = backend.leased_units.refund(&check, hash, at_us);
+            backend.forget(check.key);
+            if rest.borrow().cost == Cost::ZERO {
+                return StoreFuture::ready(Ok(()));
             }
+            (charge, spent_us) = (rest, Some(charged_us));
         }
+        let check = check.with_charge(&charge);
         if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
             return StoreFuture::ready(Err(refusal));
         }
@@ -472,5 +470,67 @@ impl fmt::Debug for RedisStore {
             .field("prefix", &self.backend().prefix)
             .field("servers", &self.backend().servers)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Lease, MemoryStore, Policy, Quota,
+        clock::Clock,
+        model::lease::{Grant, Stamp},
+    };
+
+    #[test]
+    fn units_that_are_held_again_end_a_remembered_denial() {
+        // Nobody listens there.
+        let store = RedisStore::builder("redis://127.0.0.1:1/")
+            .deny_cache_cap(Duration::from_secs(3_600))
+            .build()
+            .expect("a store");
+        let policy = Policy::fixed_window("api", Quota::per_day(800)).leased(Lease::new());
+        let (policies, key) = (PolicySet::from(policy), Key::new("acme"));
+        let check = Check::new(&policies, &key, Cost::ONE);
+        let server = MemoryStore::builder().clock(Clock::manual(1)).build();
+
+        let (backend, hash) = (store.backend(), store.backend().hash(&key));
+        let sent_us = backend.leased_units.spend(&check, hash.whole);
+        let sent_us = sent_us.expect_err("nothing is held yet");
+        let decision = server.decide(check);
+        let grant = Grant {
+            stamps: [Stamp {
+                birth: 1,
+                generation: 0,
+            }]
+            .into_iter()
+            .collect(),
+            units: 1,
+            // Longer than any machine stands still.
+            life_us: 3_600_000_000,
+        };
+        LeaseCall::new(&backend.leased_units, sent_us).answered(
+            &key,
+            hash.whole,
+            &decision,
+            Some(grant),
+        );
+        let ask = || {
+            let answer = store.check(check).into_ready();
+            answer.expect("no call").expect("a decision")
+        };
+        let leased = ask();
+        assert!(leased.is_leased());
+
+        let _ = server.decide(Check::new(&policies, &key, Cost::new(799)));
+        let denial = server.decide(check);
+        let cache = backend.deny_cache.as_ref().expect("a cache");
+        let epoch = cache.epoch(&check, &hash);
+        cache.remember(&key, hash.whole, runtime::now(), epoch, &denial);
+        assert!(ask().is_remembered());
+
+        let refunded = store.refund(check, Some(&leased)).into_ready();
+        refunded.expect("no call").expect("a refund");
+        assert!(ask().is_leased());
     }
 }

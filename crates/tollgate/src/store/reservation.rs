@@ -171,13 +171,9 @@ impl Record {
         let levels = self.charged.iter().map(level);
         let levels = PolicyLevels::collect(check.policies.iter().zip(levels));
         let costs = self.charged.iter().map(|charged| Cost::new(charged.cost));
-        let charge = match check.charge().cascade() {
-            Some(_) => check.charge().divided(costs),
-            None => Charge::each(costs),
-        };
         Reserved {
             levels,
-            charge,
+            charge: check.charge().divided(costs),
             at_us: self.at_us,
         }
     }
@@ -365,7 +361,7 @@ impl Settlement {
 #[cfg(test)]
 mod records_tests {
     use super::*;
-    use crate::{Policy, Quota};
+    use crate::{MemoryStore, Policy, Priority, Quota, clock::Clock};
 
     #[test]
     fn a_full_table_drops_lapsed_records_and_then_those_that_lapse_first() {
@@ -391,5 +387,21 @@ mod records_tests {
             records.get(&policies, &key, &id(999), 1_099).is_none(),
             "it has lapsed"
         );
+    }
+
+    #[test]
+    fn a_repeated_reservation_tells_what_its_rank_can_have() {
+        let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+        let policies = PolicySet::from(Policy::token_bucket("p", Quota::per_hour(10)));
+        let (key, id) = (Key::new("acme"), ReservationId::random());
+        let ranked = Priority::BACKGROUND
+            .rank(&policies, Cost::new(2).into())
+            .expect("a cost within the share");
+        let check = Check::new(&policies, &key, Cost::new(2)).with_charge(&ranked);
+        for call in ["the first", "the same again"] {
+            let decision = store.reserve_now(check, &id, 1_000_000);
+            let state = decision.state("p").expect("a state");
+            assert_eq!((state.remaining(), state.spent()), (4, 2), "{call}");
+        }
     }
 }

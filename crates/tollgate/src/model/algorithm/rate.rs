@@ -56,21 +56,27 @@ impl<'a> Rate<'a> {
 
     /// Returns the time of units that are charged.
     pub(super) fn charged(&self, cost: u64) -> Span {
+        // No more is spent, and the time of more units may exceed 64 bits.
+        let cost_or_most = cost.min(self.quota.burst() * MOST_BURSTS);
         let of_other = |pace: f64| (bounded((cost as f64 * pace).ceil()), 0);
         self.other
-            .map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
+            .map_or_else(|| self.quota.span(cost_or_most), of_other)
     }
 
-    /// Returns the time of units that are returned.
+    /// Returns the time of units that are returned. They may have been spent while the burst was
+    /// greater, so it does not bound them.
     pub(super) fn returned(&self, cost: u64) -> Span {
-        let of_other = |pace: f64| (bounded(cost as f64 * pace), 0);
-        self.other
-            .map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
-    }
-
-    /// No more is spent, and the time of more units may exceed 64 bits.
-    fn most_units(&self, cost: u64) -> u64 {
-        cost.min(self.quota.burst() * MOST_BURSTS)
+        // The script gets no greater cost.
+        let cost = cost.min(MAX_EXACT - 1);
+        let us = cost as f64 * self.other.unwrap_or_else(|| self.quota.pace());
+        if self.is_other() {
+            (bounded(us), 0)
+        } else if us < MAX_EXACT as f64 {
+            self.quota.span(cost)
+        } else {
+            // No stored time is as far ahead, and the time of the units may exceed 64 bits.
+            (MAX_EXACT, 0)
+        }
     }
 
     /// Returns how much of `step` the bucket has to miss still after `passed_us`: no more has

@@ -39,14 +39,18 @@ pub struct Grant {
 
 /// Counts units that were granted, and how many of them were spent.
 ///
-/// Times are in microseconds, by a clock of the replica. The clock must go on while the
-/// machine is suspended.
+/// Times are in microseconds, by a clock of the replica, but for those of decisions. The clock must
+/// go on while the machine is suspended.
 #[derive(Clone, Debug, Default)]
 pub struct HeldUnits {
     /// The grants, oldest first. Units of two generations are alive at most.
     grants: SmallVec<[Held; 2]>,
     /// The units that lapsed here, until they are counted.
     lapsed: u64,
+    /// The time of the latest decision that spent units.
+    decided_us: u64,
+    /// The time of the latest decision whose units were reported.
+    reported_us: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -88,13 +92,21 @@ impl HeldUnits {
         }
     }
 
-    /// Spends `cost` units of the oldest grant that holds as many. Returns the stamps of the grant,
-    /// and `None` when no grant holds as many.
-    pub fn spend(&mut self, now_us: u64, cost: u64) -> Option<&Stamps> {
+    /// Spends `cost` units of the oldest grant that holds as many, for a decision of the time
+    /// `decided_us`. Returns the stamps of the grant, and `None` when no grant holds as many.
+    ///
+    /// The time of a decision is above zero and by any clock: it is compared with that of others
+    /// alone.
+    pub fn spend(&mut self, now_us: u64, decided_us: u64, cost: u64) -> Option<&Stamps> {
         let mut alive = self.grants.iter_mut().filter(|held| now_us < held.until_us);
         let held = alive.find(|held| held.units >= cost)?;
         held.units -= cost;
         held.spent += cost;
+        if self.decided_us == 0 {
+            // What earlier decisions have spent is not counted here.
+            self.reported_us = decided_us.saturating_sub(1);
+        }
+        self.decided_us = self.decided_us.max(decided_us);
         Some(&held.stamps)
     }
 
@@ -106,19 +118,23 @@ impl HeldUnits {
             .any(|held| now_us < held.until_us && held.units >= cost)
     }
 
-    /// Takes back units that were spent and are not reported yet. Returns the stamps of the grant
-    /// that has them now, and `None` when no grant that lives has spent as many: then the server
+    /// Takes back units of the decision of this time that are not reported yet. Returns the stamps
+    /// of the grant that has them now. `None` when the server may have charged them, because they
+    /// were reported, or because a grant has ended of which units were spent: then the server
     /// refunds them.
     ///
     /// It need not be the grant from which they were spent: all units that were spent are reported in
-    /// the end, once.
-    pub fn refund(&mut self, now_us: u64, units: u64) -> Option<&Stamps> {
-        let mut alive = self
-            .grants
-            .iter_mut()
-            .rev()
-            .filter(|held| now_us < held.until_us);
-        let held = alive.find(|held| held.spent >= units)?;
+    /// the end, once. Units that were charged are not exchanged for those of a later decision, which
+    /// may belong to a newer window.
+    pub fn refund(&mut self, now_us: u64, decided_us: u64, units: u64) -> Option<&Stamps> {
+        let mut grants = self.grants.iter();
+        if decided_us <= self.reported_us
+            || grants.any(|held| held.spent > 0 && now_us >= held.until_us)
+        {
+            return None;
+        }
+        let mut newest_first = self.grants.iter_mut().rev();
+        let held = newest_first.find(|held| held.spent >= units)?;
         held.spent -= units;
         held.units += units;
         Some(&held.stamps)
@@ -131,6 +147,7 @@ impl HeldUnits {
     /// they lapse.
     pub fn take_reports(&mut self, now_us: u64, give_back: bool) -> Vec<Report> {
         let mut reports = Vec::new();
+        self.reported_us = self.decided_us;
         for held in &mut self.grants {
             if now_us >= held.until_us {
                 self.lapsed += std::mem::take(&mut held.units);

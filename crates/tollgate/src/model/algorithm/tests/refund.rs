@@ -82,3 +82,26 @@ fn a_refund_returns_units_to_the_time_of_the_request() {
         assert_eq!(one(&bench.check(0)).more, reset - first);
     }
 }
+
+/// The units were spent while the burst was more than eight times as great.
+#[test]
+fn a_refund_without_a_decision_returns_all_units_after_a_lowered_burst() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
+        for cost in [100, 1_000, u64::MAX] {
+            let policy = |burst| {
+                let quota = quota(100, 1_000_000).with_burst(burst);
+                Policy::try_new("p", algorithm, quota).unwrap()
+            };
+            let mut bench = Bench::new(policy(100));
+            assert_eq!(bench.take_all(), 100);
+            bench.change(policy(10));
+            bench.refund(cost, None);
+            let left = one(&bench.check(0));
+            assert_eq!(
+                (left.remaining, left.reset),
+                (10, 0),
+                "{algorithm:?} {cost}"
+            );
+        }
+    }
+}
