@@ -216,7 +216,7 @@ async fn branches_in_different_slots_are_refused_and_nothing_is_charged() {
 async fn one_reachable_seed_is_enough() {
     let dead = || format!("redis://127.0.0.1:{}", ports::free());
     let cluster = cluster().await;
-    let urls = [dead(), dead(), cluster.nodes()[4].url(), dead()];
+    let urls = [dead(), dead(), cluster.urls().swap_remove(4), dead()];
     let store = RedisStore::builder(RedisSource::cluster(urls))
         .prefix("seeds")
         .connect()
@@ -242,7 +242,7 @@ async fn without_any_seed_checks_are_refused_at_once_and_the_cluster_is_found_la
         .arg("--cluster-enabled", "yes")
         .start();
     server.kill();
-    let store = RedisStore::builder(RedisSource::cluster([server.url()]))
+    let store = RedisStore::builder(RedisSource::cluster([server.url_at(server.addr())]))
         .build()
         .expect("a store");
     let policy = Policy::token_bucket("p", Quota::per_day(10));
@@ -292,6 +292,17 @@ async fn a_configuration_that_is_no_cluster_is_a_clear_error() {
         );
     }
     assert!(refused(&["http://h"]).contains("is not valid"));
+    for urls in [
+        &["redis://h?prefix=shop"][..],
+        &["redis://h", "redis://i/?protocol=resp3&prefix=shop"],
+    ] {
+        assert_eq!(
+            refused(urls),
+            "the option prefix must not stand in server_url, or in a URL of a list: set RedisStoreBuilder::prefix, or use one \
+             redis+sentinel:// or redis+cluster:// URL"
+        );
+    }
+    assert!(refused(&["redis://h?prefx=shop"]).contains("got \"prefx=shop\""));
     let error = RedisStore::builder(RedisSource::cluster(["redis://h"]))
         .prefix("{tag}")
         .build()
@@ -299,7 +310,7 @@ async fn a_configuration_that_is_no_cluster_is_a_clear_error() {
     assert_eq!(error.kind(), ErrorKind::Config);
 
     let alone = RedisServer::start();
-    let error = RedisStore::builder(RedisSource::cluster([alone.url()]))
+    let error = RedisStore::builder(RedisSource::cluster([alone.url_at(alone.addr())]))
         .connect()
         .await
         .expect_err("it is no cluster");

@@ -83,7 +83,7 @@ fn a_bad_url_or_prefix_is_refused_without_its_text() {
 }
 
 #[test]
-fn a_time_for_connecting_above_a_day_is_refused() {
+fn a_time_for_connecting_of_zero_or_above_a_day_is_refused() {
     const DAY: Duration = Duration::from_secs(86_400);
     for url in [
         "redis://127.0.0.1:1",
@@ -91,16 +91,22 @@ fn a_time_for_connecting_above_a_day_is_refused() {
         "redis+cluster://127.0.0.1:1",
     ] {
         let build = |timeout| RedisStore::builder(url).connect_timeout(timeout).build();
-        for wrong in [DAY + Duration::from_nanos(1), Duration::MAX] {
+        let above = DAY + Duration::from_nanos(1);
+        for wrong in [Duration::ZERO, above, Duration::MAX] {
             assert_eq!(
                 build(wrong).expect_err(url).to_string(),
-                format!("connect_timeout must be at most 1 day, got {wrong:?}")
+                format!("connect_timeout must be above 0 and at most 1 day, got {wrong:?}")
             );
         }
         assert!(build(DAY).is_ok(), "{url}");
     }
-    let error = RedisStore::open("redis://127.0.0.1:1?connect_timeout=25h");
-    assert!(error.is_err_and(|error| error.kind() == ErrorKind::Config));
+    for wrong in ["0", "25h"] {
+        let error = RedisStore::open(format!("redis://127.0.0.1:1?connect_timeout={wrong}"));
+        assert!(
+            error.is_err_and(|error| error.kind() == ErrorKind::Config),
+            "{wrong}"
+        );
+    }
 }
 
 /// Returns a store that remembers a denial for longer than a test takes, also on a busy machine.

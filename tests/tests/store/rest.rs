@@ -162,7 +162,7 @@ fn killed_at_rest_with_sentinels() {
         let sentinel = RedisServer::builder()
             .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
             .start();
-        let source = RedisSource::sentinel([sentinel.url()], "m");
+        let source = RedisSource::sentinel([sentinel.url_at(sentinel.addr())], "m");
         no_decision_is_lost(&limiter(source).await, &[&server, &sentinel]).await;
     });
 }

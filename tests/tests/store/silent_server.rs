@@ -244,7 +244,7 @@ async fn a_master_that_stands_still_costs_a_caller_of_any_kind_three_deadlines()
     assert_eq!(master.add_slots(0..SLOTS).text(), "OK");
     for call in Call::ALL {
         assert_eq!(master.command(&["FLUSHALL"]).text(), "OK");
-        let store = RedisStore::builder(RedisSource::cluster([master.url()]))
+        let store = RedisStore::builder(RedisSource::cluster([master.url_at(master.addr())]))
             .build()
             .expect("a store");
         let patient = patient_limiter(store.clone(), HOURLY);

@@ -188,8 +188,48 @@ fn certificates_that_cannot_be_used_are_refused_when_the_store_is_built() {
     ] {
         assert!(!format!("{builder:?}").contains("PLANTED"));
         let error = builder.build().expect_err("it cannot be used");
-        assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(!format!("{error} {error:?}").contains("PLANTED"), "{error}");
+    }
+}
+
+#[test]
+fn sentinels_and_servers_without_tls_use_no_certificates_and_no_server_is_plain_by_default() {
+    let authority = Authority::new("ours");
+    let of = |scheme: &str, server_url: Option<&str>| {
+        let source = RedisSource::sentinel([format!("{scheme}://h")], "m");
+        let builder = RedisStore::builder(source);
+        match server_url {
+            Some(url) => builder.server_url(url),
+            None => builder,
+        }
+    };
+    let refused = |builder: RedisStoreBuilder| {
+        let error = builder.build().expect_err("it cannot be used");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        error.to_string()
+    };
+    for server_url in [None, Some("redis://any")] {
+        for pem in [authority.pem(), "PLANTED"] {
+            let builder = of("redis", server_url).root_certificates(pem);
+            assert_eq!(refused(builder), "certificates need a rediss:// URL");
+        }
+    }
+    assert!(refused(of("rediss", None)).contains("server_url is not set"));
+    for (sentinels, servers) in [
+        ("rediss", "redis://any"),
+        ("redis", "rediss://any"),
+        ("rediss", "rediss://any"),
+    ] {
+        let with = |pem: &str| of(sentinels, Some(servers)).root_certificates(pem);
+        assert!(
+            with(authority.pem()).build().is_ok(),
+            "{sentinels} {servers}"
+        );
+        assert_eq!(
+            refused(with("PLANTED")),
+            "the root certificates contain no certificate in PEM"
+        );
     }
 }
 

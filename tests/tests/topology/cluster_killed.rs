@@ -45,7 +45,7 @@ async fn masters_are_killed() {
     let nodes = cluster.nodes();
     let policy = Policy::window_from_first_hit("p", Quota::per_day(AMOUNT));
     // One seed, which is killed first.
-    let store = RedisStore::builder(RedisSource::cluster([nodes[0].url()]))
+    let store = RedisStore::builder(RedisSource::cluster(&cluster.urls()[..1]))
         .deny_cache_cap(Duration::ZERO)
         .connect()
         .await

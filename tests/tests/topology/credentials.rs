@@ -233,8 +233,8 @@ async fn users_of_a_master_that_sentinels_name_follow_each_other_under_load() {
     let (server, vault) = (RedisServer::start(), Vault::new(credentials_of(0)));
     let lines = format!("sentinel monitor limits 127.0.0.1 {} 1", server.port());
     let sentinel = RedisServer::builder().sentinel(lines).start();
-    let builder = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "limits"))
-        .connect_timeout(PATIENCE);
+    let source = RedisSource::sentinel([sentinel.url_at(sentinel.addr())], "limits");
+    let builder = RedisStore::builder(source).connect_timeout(PATIENCE);
     users_follow_each_other(builder, vec![&server], &vault).await;
 }
 

@@ -37,7 +37,7 @@ fn server_with_sentinel() -> (RedisServer, RedisServer) {
 async fn store(topology: &RedisSentinels) -> RedisStore {
     // Where the servers have a password, the URL of the first one carries it.
     let store = RedisStore::builder(RedisSource::sentinel(topology.urls(), "m"))
-        .server_url(topology.old().url())
+        .server_url(topology.old().url_at(topology.old().addr()))
         .build()
         .expect("a store");
     wait::until_async("an answer", PATIENCE, async || store.ping().await.is_ok()).await;
@@ -350,10 +350,40 @@ async fn a_sentinel_far_away_is_heard_within_the_time_for_connecting() {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 
+/// Returns the number of the Sentinel's newest decision about `m`.
+fn decision_of(sentinel: &RedisServer) -> String {
+    let reply = sentinel.command(&["SENTINEL", "MASTER", "m"]);
+    let words: Vec<_> = reply.items().iter().map(|word| word.text()).collect();
+    let pair = words.chunks(2).find(|pair| pair[0] == "config-epoch");
+    pair.expect("a number")[1].clone()
+}
+
+#[tokio::test]
+async fn sentinels_that_lost_their_decisions_are_believed_again() {
+    let server = RedisServer::start();
+    let monitor = format!("monitor m 127.0.0.1 {} 1", server.port());
+    let sentinel = RedisServer::builder()
+        .sentinel(format!("sentinel {monitor}\nsentinel config-epoch m 7"))
+        .start();
+    assert_eq!(decision_of(&sentinel), "7");
+    let source = RedisSource::sentinel([sentinel.url_at(sentinel.addr())], "m");
+    let builder = RedisStore::builder(source).connect_timeout(PATIENCE);
+    let store = builder.connect().await.expect("a store");
+    for words in ["remove m", &monitor] {
+        let words: Vec<_> = ["sentinel"].into_iter().chain(words.split(' ')).collect();
+        assert_eq!(sentinel.command(&words).text(), "OK");
+    }
+    assert_eq!(decision_of(&sentinel), "0");
+    // The store asks the Sentinel again where the master is.
+    server.restart();
+    wait::until_async("an answer", PATIENCE, async || store.ping().await.is_ok()).await;
+}
+
 #[tokio::test]
 async fn an_unknown_master_is_a_clear_error() {
     let (server, sentinel) = server_with_sentinel();
-    let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "other"))
+    let url = sentinel.url_at(sentinel.addr());
+    let error = RedisStore::builder(RedisSource::sentinel([&url], "other"))
         .connect_timeout(PATIENCE)
         .connect()
         .await
@@ -363,13 +393,10 @@ async fn an_unknown_master_is_a_clear_error() {
         error.to_string(),
         "the sentinels know no master with the given name"
     );
-    let store = RedisStore::builder(RedisSource::sentinel(
-        [sentinel.url(), "redis://127.0.0.1:1".to_owned()],
-        "m",
-    ))
-    .connect_timeout(PATIENCE)
-    .connect()
-    .await;
+    let store = RedisStore::builder(RedisSource::sentinel([&*url, "redis://127.0.0.1:1"], "m"))
+        .connect_timeout(PATIENCE)
+        .connect()
+        .await;
     assert!(
         store.is_ok(),
         "one unreachable sentinel does no harm: {store:?}"
@@ -382,7 +409,7 @@ async fn an_unknown_master_is_a_clear_error() {
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
     // The server that the sentinel names reports that it is a replica.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m"))
+    let error = RedisStore::builder(RedisSource::sentinel([&url], "m"))
         .connect_timeout(PATIENCE)
         .connect()
         .await
@@ -391,7 +418,13 @@ async fn an_unknown_master_is_a_clear_error() {
     for builder in [
         RedisStore::builder(RedisSource::sentinel([""; 0], "m")),
         RedisStore::builder(RedisSource::sentinel(["http://:hunter2@host"], "m")),
-        RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m")).server_url("hunter2"),
+        RedisStore::builder(RedisSource::sentinel([&url], "m")).server_url("hunter2"),
+        RedisStore::builder(RedisSource::sentinel([&url], "m"))
+            .server_url("redis://:hunter2@any?prefix=shop"),
+        RedisStore::builder(RedisSource::sentinel(
+            ["redis://:hunter2@host?connect_timeout=2s"],
+            "m",
+        )),
         RedisStore::builder("redis://127.0.0.1").server_url("redis://127.0.0.1"),
     ] {
         let error = builder.build().expect_err("it cannot be");

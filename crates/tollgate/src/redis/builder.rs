@@ -12,7 +12,7 @@ use super::{
     deny_cache,
     dispatch::{Sender, StoreConfig},
     source::{RedisSource, SourceKind},
-    url_options::unreadable,
+    url_options::{UrlOptions, unreadable},
 };
 use crate::{Error, clock::Clock, credentials::Provider};
 
@@ -110,7 +110,8 @@ impl RedisStoreBuilder {
     }
 
     /// Sets user, password, database, protocol and TLS for the servers that Sentinels name. The
-    /// host and the port of this URL are ignored.
+    /// host and the port of this URL are ignored. Required when the URL of a Sentinel begins with
+    /// `rediss://`.
     pub fn server_url(mut self, url: impl Into<String>) -> Self {
         self.server_url = Some(url.into());
         self
@@ -184,8 +185,9 @@ impl RedisStoreBuilder {
     }
 
     /// Sets how long connecting may take, authentication and TLS included, and how long a
-    /// [`ping`](RedisStore::ping) may take. 1 s by default, a day at most. Sentinels have half of it
-    /// to name the master. A check waits for a connection no longer than its own deadline.
+    /// [`ping`](RedisStore::ping) may take. 1 s by default, never zero, a day at most. Sentinels
+    /// have half of it to name the master. A check waits for a connection no longer than its own
+    /// deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -210,12 +212,13 @@ impl RedisStoreBuilder {
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when
     ///
-    /// - a URL is not valid, has an unknown [option](RedisSource), or needs a feature that is not
-    ///   enabled;
+    /// - a URL is not valid, has an unknown [option](RedisSource) or one that belongs to the
+    ///   builder, or needs a feature that is not enabled;
     /// - the prefix is empty, longer than 64 bytes, or contains a brace, a space or a control
     ///   character;
-    /// - [`connect_timeout`](Self::connect_timeout) is longer than a day;
+    /// - [`connect_timeout`](Self::connect_timeout) is zero, or longer than a day;
     /// - certificates are not valid PEM, or are set without a `rediss://` URL;
+    /// - Sentinels use TLS, and [`server_url`](Self::server_url) is not set;
     /// - [`credentials`](Self::credentials) are set, and a URL or a client has a password, or the
     ///   source is a pool;
     /// - no Sentinel, or no server of a cluster, is named; URLs of a cluster name a database or a
@@ -233,9 +236,9 @@ impl RedisStoreBuilder {
                 "prefix must be 1 to 64 printable ASCII characters without braces, got {prefix:?}"
             )));
         }
-        if connect_timeout > LONGEST_CONNECT_TIMEOUT {
+        if connect_timeout.is_zero() || connect_timeout > LONGEST_CONNECT_TIMEOUT {
             return Err(Error::config(format!(
-                "connect_timeout must be at most 1 day, got {connect_timeout:?}"
+                "connect_timeout must be above 0 and at most 1 day, got {connect_timeout:?}"
             )));
         }
         if self.server_url.is_some() && !matches!(kind, SourceKind::Sentinels { .. }) {
@@ -315,9 +318,22 @@ impl RedisStoreBuilder {
         if urls.is_empty() {
             return Err(Error::config("sentinel URLs must be at least 1, got 0"));
         }
-        let dialers = urls
+        let sentinels = urls
             .iter()
-            .map(|url| self.dialer(settings(url)?, false))
+            .map(|url| settings(url))
+            .collect::<Result<Vec<_>, _>>()?;
+        let have_tls = sentinels
+            .iter()
+            .any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }));
+        if have_tls && server_url.is_none() {
+            return Err(Error::config(
+                "the sentinels use TLS, and server_url is not set: set it to rediss://any, or to \
+                 redis://any for servers without TLS",
+            ));
+        }
+        let dialers = sentinels
+            .into_iter()
+            .map(|info| self.dialer(info, false))
             .collect::<Result<_, _>>()?;
         let info = settings(server_url.unwrap_or("redis://any"))?;
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
@@ -328,7 +344,8 @@ impl RedisStoreBuilder {
         Ok(Sentinels::new(
             dialers,
             master.to_owned(),
-            self.template(info, false)?,
+            // Certificates may be for the Sentinels alone.
+            self.template(info, !have_tls)?,
             connect_timeout / 2,
         ))
     }
@@ -365,8 +382,9 @@ impl RedisStoreBuilder {
     }
 }
 
-/// Reads a URL, and adds the settings of every connection.
+/// Reads a URL without options of the store, and adds the settings of every connection.
 fn settings(url: &str) -> Result<ConnectionInfo, Error> {
+    UrlOptions::refuse_in(url)?;
     let info = url.into_connection_info().map_err(|_| unreadable())?;
     let keep_alive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
     let tcp = TcpSettings::default()

@@ -28,7 +28,8 @@ use crate::{Error, ErrorKind};
 /// Options of the store may follow a question mark, as in
 /// `redis://host/?prefix=shop&connect_timeout=500ms`. They override the
 /// [builder](crate::redis::RedisStoreBuilder), so that an operator can change them. Any other
-/// option is refused.
+/// option is refused. Where a list of URLs names the servers, each URL may have `protocol` alone,
+/// as may [`server_url`](crate::redis::RedisStoreBuilder::server_url).
 ///
 /// | option | is |
 /// |---|---|
@@ -90,7 +91,8 @@ impl RedisSource {
     /// old one. The store also asks once a second. A connection is used only if the server itself
     /// reports that it is a master: the user needs the right `+role`. User, password and TLS of the
     /// URLs are for the Sentinels. For the servers, set
-    /// [`server_url`](crate::redis::RedisStoreBuilder::server_url).
+    /// [`server_url`](crate::redis::RedisStoreBuilder::server_url), which is required when the
+    /// Sentinels use TLS: without it, the servers would get everything in plain text.
     ///
     /// ```
     /// use tollgate::{RedisStore, redis::RedisSource};

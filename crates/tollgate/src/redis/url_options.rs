@@ -62,6 +62,32 @@ impl UrlOptions {
         };
         Ok((format!("{base}{query}{fragment}"), options))
     }
+
+    /// Refuses the options of the store in a URL that is not the only one: two could differ. Those
+    /// of the client may stay.
+    pub(super) fn refuse_in(url: &str) -> Result<(), Error> {
+        let (_, options) = Self::take_from(url)?;
+        let Some(name) = options.first() else {
+            return Ok(());
+        };
+        Err(Error::config(format!(
+            "the option {name} must not stand in server_url, or in a URL of a list: set \
+             RedisStoreBuilder::{name}, or use one redis+sentinel:// or redis+cluster:// URL"
+        )))
+    }
+
+    /// Returns the name of the first option that is set.
+    fn first(&self) -> Option<&'static str> {
+        let Self {
+            prefix,
+            connect_timeout,
+            deny_cache_cap,
+        } = self;
+        let prefix = prefix.as_ref().map(|_| "prefix");
+        prefix
+            .or(connect_timeout.map(|_| "connect_timeout"))
+            .or(deny_cache_cap.map(|_| "deny_cache_cap"))
+    }
 }
 
 /// Reports a URL that is not valid. Shows neither the URL nor the words of the parser: both may
@@ -129,6 +155,27 @@ mod tests {
             taken("redis+cluster://a,b?prefix=x").0,
             "redis+cluster://a,b"
         );
+    }
+
+    #[test]
+    fn an_option_of_the_store_is_refused_by_its_name_in_a_url_of_a_list() {
+        for (name, value) in [
+            ("prefix", "shop"),
+            ("connect_timeout", "2s"),
+            ("deny_cache_cap", "0"),
+        ] {
+            let url = format!("redis://:hunter2@h?protocol=resp3&{name}={value}");
+            let message = UrlOptions::refuse_in(&url).unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("the option {name} must not stand in server_url"))
+                    && message.contains(&format!("set RedisStoreBuilder::{name}")),
+                "{message}"
+            );
+        }
+        assert!(UrlOptions::refuse_in("redis://h?prefx=shop").is_err());
+        for url in ["redis://h?protocol=resp3", "unix:///s?db=1&user=u&pass=p"] {
+            assert!(UrlOptions::refuse_in(url).is_ok(), "{url}");
+        }
     }
 
     #[test]

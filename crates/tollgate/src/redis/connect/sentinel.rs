@@ -50,6 +50,8 @@ struct Sentinel {
 struct Known {
     /// The number of the newest decision. The Sentinels number their decisions.
     epoch: u64,
+    /// The time since which most Sentinels have known only older decisions.
+    forgotten_since: Option<Instant>,
     announced: Option<(Address, Instant)>,
 }
 
@@ -66,11 +68,36 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// master.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The time for which an announcement is believed without asking again. The other Sentinels learn
-/// of a change within seconds.
-const ANNOUNCEMENT_LIFE: Duration = Duration::from_secs(3);
+/// The time in which Sentinels learn of a change from each other: they tell it every two seconds.
+/// For so long an announcement is believed without asking again.
+const LEARNING: Duration = Duration::from_secs(3);
 
 const SWITCH_CHANNEL: &str = "+switch-master";
+
+impl Known {
+    /// Returns whether the newest of several answers is believed.
+    ///
+    /// An older decision than the known one is not, at first: a Sentinel that was cut off, or that
+    /// has not yet heard of a fail-over, names the old master. But Sentinels that lost their files,
+    /// or were told anew what to watch, count their decisions from 0. So an older decision is
+    /// believed when `most` of the configured Sentinels answer, and have known nothing newer for
+    /// [`LEARNING`]: a fail-over has the votes of most, and they hear of its end within that time.
+    /// Even then a connection to `current` that works is not given up for another master.
+    fn believes(&mut self, newest: &Answer, most: bool, current: Option<&Address>) -> bool {
+        if newest.epoch < self.epoch {
+            if !most || current.is_some_and(|current| *current != newest.master) {
+                return false;
+            }
+            let since = self.forgotten_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < LEARNING {
+                return false;
+            }
+        }
+        self.epoch = newest.epoch;
+        self.forgotten_since = None;
+        true
+    }
+}
 
 impl Sentinels {
     pub(in crate::redis) fn new(
@@ -111,7 +138,7 @@ impl Sentinels {
     ) -> Result<Connection, Error> {
         let master = match self.announced() {
             Some(master) => master,
-            None => self.ask().await?,
+            None => self.ask(None).await?,
         };
         let dialer = self.template.dialer(&master)?;
         let mut opened = dialer.open(bound).await?;
@@ -136,9 +163,9 @@ impl Sentinels {
         Connection::accept(dialer.server(), number, opened, None, Some(master)).await
     }
 
-    /// Asks all Sentinels for the master. Of several answers, returns the one with the newest
-    /// decision.
-    async fn ask(self: &Arc<Self>) -> Result<Address, Error> {
+    /// Asks all Sentinels for the master, which is `current` as far as is known. Of several
+    /// answers, returns the one with the newest decision, if it is [believed](Known::believes).
+    async fn ask(self: &Arc<Self>, current: Option<&Address>) -> Result<Address, Error> {
         let mut questions = JoinSet::new();
         for at in 0..self.sentinels.len() {
             let sentinels = Arc::clone(self);
@@ -146,13 +173,17 @@ impl Sentinels {
                 timeout(sentinels.answer_timeout, sentinels.ask_one(at)).await
             });
         }
-        let mut newest: Option<Answer> = None;
+        let known = self.known.lock().epoch;
+        let (mut newest, mut answers) = (None::<Answer>, 0);
         let mut failure = None;
         let mut until = Instant::now() + self.answer_timeout * 2;
         while let Ok(Some(answer)) = timeout_at(until, questions.join_next()).await {
             match answer {
                 Ok(Ok(Ok(answer))) => {
-                    if newest.is_none() {
+                    answers += 1;
+                    let is_known = |answer: &Answer| answer.epoch >= known;
+                    // An older answer is not enough, so the others have all of their time.
+                    if is_known(&answer) && !newest.as_ref().is_some_and(is_known) {
                         until = Instant::now() + GRACE;
                     }
                     if newest
@@ -166,7 +197,7 @@ impl Sentinels {
                 Ok(Err(_)) | Err(_) => {}
             }
         }
-        let Some(Answer { epoch, master }) = newest else {
+        let Some(newest) = newest else {
             return Err(failure.unwrap_or_else(|| {
                 Error::new(
                     ErrorKind::Timeout,
@@ -174,15 +205,15 @@ impl Sentinels {
                 )
             }));
         };
-        let mut known = self.known.lock();
-        if epoch < known.epoch {
-            return Err(Error::new(
+        let most = is_most(answers, self.sentinels.len());
+        let is_believed = self.known.lock().believes(&newest, most, current);
+        match is_believed {
+            true => Ok(newest.master),
+            false => Err(Error::new(
                 ErrorKind::Unavailable,
                 "the sentinels that answer do not know the newest master yet",
-            ));
+            )),
         }
-        known.epoch = epoch;
-        Ok(master)
     }
 
     async fn ask_one(&self, at: usize) -> Result<Answer, Error> {
@@ -241,7 +272,7 @@ impl Sentinels {
             .lock()
             .announced
             .as_ref()
-            .filter(|(_, at)| at.elapsed() < ANNOUNCEMENT_LIFE)
+            .filter(|(_, at)| at.elapsed() < LEARNING)
             .map(|(master, _)| master.clone())
     }
 
@@ -346,13 +377,17 @@ impl MasterWatch {
         }
         let master = self
             .sentinels
-            .ask()
+            .ask(Some(&current))
             .await
             .ok()
             .filter(|master| *master != current)?;
         self.sentinels.known.lock().announced = Some((master.clone(), Instant::now()));
         Some(master)
     }
+}
+
+fn is_most(answers: usize, sentinels: usize) -> bool {
+    answers > sentinels / 2
 }
 
 /// Reads the new address from `name old-host old-port new-host new-port`.
@@ -373,7 +408,57 @@ fn is_text(value: &Value, expected: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
+
+    fn named(epoch: u64, host: &str) -> Answer {
+        Answer {
+            epoch,
+            master: (host.to_owned(), 6379),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_older_decision_is_believed_once_most_sentinels_have_known_no_newer_one_for_long() {
+        let mut known = Known::default();
+        let (old, new) = (named(6, "old"), named(7, "new"));
+        assert!(known.believes(&new, false, None), "one that is newer");
+        for _ in 0..2 {
+            assert!(!known.believes(&old, true, None), "they may yet hear of it");
+            advance(LEARNING / 2).await;
+            assert!(known.believes(&new, false, None), "one has heard of it");
+            advance(LEARNING / 2).await;
+        }
+        let from_zero = named(0, "old");
+        assert!(!known.believes(&from_zero, true, None));
+        advance(LEARNING).await;
+        assert!(!known.believes(&from_zero, false, None), "it was cut off");
+        assert!(known.believes(&from_zero, true, None));
+        assert!(known.believes(&named(1, "new"), false, None), "it counts");
+        assert!(!known.believes(&from_zero, true, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_older_decision_does_not_end_a_connection_that_works() {
+        let mut known = Known::default();
+        let (new, from_zero) = (named(7, "new"), named(0, "old"));
+        assert!(known.believes(&new, true, None));
+        for _ in 0..3 {
+            assert!(!known.believes(&from_zero, true, Some(&new.master)));
+            advance(LEARNING).await;
+        }
+        let same = named(0, "new");
+        assert!(!known.believes(&same, true, Some(&new.master)));
+        advance(LEARNING).await;
+        assert!(known.believes(&same, true, Some(&new.master)));
+    }
+
+    #[test]
+    fn most_is_more_than_half() {
+        let most = |sentinels| (1..).find(|&answers| is_most(answers, sentinels));
+        assert_eq!([1, 2, 3, 4, 5].map(most), [1, 2, 2, 3, 3].map(Some));
+    }
 
     #[test]
     fn a_switch_message_of_this_master_is_read_and_every_other_is_ignored() {

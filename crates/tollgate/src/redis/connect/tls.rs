@@ -11,7 +11,7 @@ use rustls::{
 use tokio_rustls::TlsConnector;
 
 use super::dialer::Stream;
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// The trusted root certificates and the client certificate, both in PEM.
 #[derive(Clone, Default)]
@@ -38,10 +38,7 @@ impl Certificates {
     ) -> Result<Option<Client>, Error> {
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             return match self.is_some() && needed {
-                true => Err(Error::new(
-                    ErrorKind::Tls,
-                    "certificates need a rediss:// URL",
-                )),
+                true => Err(Error::config("certificates need a rediss:// URL")),
                 false => Ok(None),
             };
         }
@@ -68,8 +65,7 @@ impl Certificates {
                 }),
         };
         let unusable = |_| {
-            Error::new(
-                ErrorKind::Tls,
+            Error::config(
                 "the client certificate, its key or the root certificates are not valid PEM",
             )
         };
@@ -138,9 +134,8 @@ fn holds_certificate(what: &str, pem: Option<&[u8]>) -> Result<(), Error> {
     };
     match pem.is_none_or(holds) {
         true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::Tls,
-            format!("the {what} contain no certificate in PEM"),
-        )),
+        false => Err(Error::config(format!(
+            "the {what} contain no certificate in PEM"
+        ))),
     }
 }

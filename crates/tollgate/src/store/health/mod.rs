@@ -298,7 +298,11 @@ impl<S: Probed> Probe<S> {
                 closing = outage.probe(&*server, &self.running).await;
                 match closing {
                     Some(_) => outage = Outage::default(),
-                    None => trips = Trips::default(),
+                    None => {
+                        // What was measured was another server, or this one before the outage.
+                        breaker.forget();
+                        trips = Trips::default();
+                    }
                 }
                 continue;
             }
@@ -386,7 +390,8 @@ impl Trips {
         if breaker.is_far() {
             health.refuse_as_far(round_trip);
             self.last.push_back(round_trip);
-            let fitting = FITTING << (self.episodes - 1).min(DOUBLINGS);
+            // It may have been another task that found the server too far.
+            let fitting = FITTING << self.episodes.saturating_sub(1).min(DOUBLINGS);
             self.last.drain(..self.last.len().saturating_sub(fitting));
             let longest = self.last.iter().max().copied().unwrap_or(round_trip);
             if self.last.len() == fitting && breaker.release(longest) {
@@ -463,7 +468,6 @@ impl<T: Send> Outage<T> {
             }
             Some(Err(error)) => {
                 health.refuse_with(error);
-                health.breaker.forget();
                 self.probes = self.probes.saturating_add(1);
             }
             // Another server is the one to ask now.
@@ -602,6 +606,98 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+
+    const DEADLINE: Duration = Duration::from_millis(50);
+    const NEAR: Duration = Duration::from_millis(1);
+    const FAR: Duration = Duration::from_millis(70);
+
+    /// The longest wait, by tokio's clock. It goes on while all tasks wait.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Counts late checks until their deadline waits for a measurement.
+    fn count_late(health: &Health) {
+        while !health.breaker.late(DEADLINE) {}
+    }
+
+    /// Answers each probe, after a round trip that is too long.
+    struct FarServer {
+        health: Health,
+        me: Weak<Self>,
+    }
+
+    impl FarServer {
+        fn new() -> Arc<Self> {
+            Arc::new_cyclic(|me| Self {
+                health: Health::new("redis", "redis".to_owned()),
+                me: Weak::clone(me),
+            })
+        }
+    }
+
+    impl Probed for FarServer {
+        type Silent = ();
+
+        fn health(&self) -> &Health {
+            &self.health
+        }
+
+        fn weak(&self) -> Weak<Self> {
+            Weak::clone(&self.me)
+        }
+
+        fn is_connected(&self) -> bool {
+            true
+        }
+
+        async fn ping(&self) -> Result<Duration, Unanswered<()>> {
+            Ok(FAR)
+        }
+
+        async fn listen(&self, _: &mut ()) -> Option<Duration> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_far_server_that_another_one_replaces_in_an_outage_is_measured_anew() {
+        let server = FarServer::new();
+        let health = &server.health;
+        count_late(health);
+        health.probe.ask(LATE);
+        let running = health.probe.begin().expect("no task runs");
+        let probe = Probe {
+            server: server.weak(),
+            running,
+        };
+        let probe = tokio::spawn(probe.run());
+        let until_far = async {
+            while !health.breaker.is_far() {
+                sleep(NEAR).await;
+            }
+        };
+        timeout(LIMIT, until_far).await.expect("it is too far");
+        // The probe sees both at once.
+        server.failed(&silent("redis"));
+        health.master_changed();
+        timeout(LIMIT, probe)
+            .await
+            .expect("the probe ends, because nothing is known of the new server")
+            .expect("it does not panic");
+        assert!(!health.breaker.is_open() && !health.breaker.is_far());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_finds_the_server_far_already_lets_checks_through_again() {
+        let health = Health::new("redis", "redis".to_owned());
+        count_late(&health);
+        assert_eq!(health.breaker.judge(FAR), Some(DEADLINE));
+        let mut trips = Trips::default();
+        for _ in 0..FITTING {
+            assert!(health.breaker.is_far());
+            trips.add(&health, NEAR);
+        }
+        assert!(!health.breaker.is_far());
+    }
 
     /// Returns whether three checks with this timeout open the breaker, when the server is heard
     /// some time after they began and not again.
