@@ -50,6 +50,9 @@ enum Source {
 /// a time.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
 
+/// The greatest `max_connections` of a server.
+const MOST_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(262_143).expect("not zero");
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 const DENY_CACHE_CAP: Duration = Duration::from_secs(1);
@@ -152,13 +155,17 @@ impl PostgresStoreBuilder {
     }
 
     /// Sets how many connections the store has: batches that are under way at a time. 4 by
-    /// default. More are of use only where a round trip takes long.
+    /// default, and at most 262 143. More are of use only where a round trip takes long.
     pub fn connections(mut self, connections: NonZeroUsize) -> Self {
         self.connections = Some(connections);
         self
     }
 
     /// Sets how long connecting may take, authentication and TLS included. 1 s by default.
+    ///
+    /// It may be longer than the deadline of checks: a connection is also made when nobody waits for
+    /// it any more, and a later check uses it. A pool of the application has timeouts of its own:
+    /// without a caller, it has twice this time.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -214,9 +221,10 @@ impl PostgresStoreBuilder {
     /// # Errors
     ///
     /// [`ErrorKind::Config`] when the URL is not valid, has an option that is not known, or needs a
-    /// feature that is not enabled; when the name of the table is not valid; and when
-    /// [`credentials`](Self::credentials) are set, and the URL has a password or the connections are
-    /// those of a pool.
+    /// feature that is not enabled; when the name of the table is not valid; when
+    /// [`connect_timeout`](Self::connect_timeout) is zero, or there are more than 262 143
+    /// [`connections`](Self::connections); and when [`credentials`](Self::credentials) are set, and
+    /// the URL has a password or the connections are those of a pool.
     pub fn build(mut self) -> Result<PostgresStore, Error> {
         let pool = match self.source.clone() {
             Source::Pool(_) if self.provider.is_some() => {
@@ -230,13 +238,24 @@ impl PostgresStoreBuilder {
                 self.pool(&url)?
             }
         };
-        let lanes = self.connections.unwrap_or(CONNECTIONS);
+        if self.connect_timeout.is_zero() {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "connect_timeout must be above zero, got {:?}",
+                    self.connect_timeout
+                ),
+            ));
+        }
+        let lanes = self.lanes()?;
         let database = Database::new(
             pool,
             Table::new(&self.table)?,
             self.creates,
             self.clock,
             self.provider,
+            lanes,
+            self.connect_timeout,
         );
         Ok(PostgresStore::new(database, lanes, self.deny_cache_cap))
     }
@@ -275,7 +294,18 @@ impl PostgresStoreBuilder {
         }
     }
 
-    fn pool(&self, url: &str) -> Result<Pool, Error> {
+    /// Returns the number of batches that are under way at a time.
+    fn lanes(&self) -> Result<NonZeroUsize, Error> {
+        match self.connections.unwrap_or(CONNECTIONS) {
+            lanes if lanes > MOST_CONNECTIONS => Err(Error::new(
+                ErrorKind::Config,
+                format!("connections must be at most {MOST_CONNECTIONS}, got {lanes}"),
+            )),
+            lanes => Ok(lanes),
+        }
+    }
+
+    fn pool(&mut self, url: &str) -> Result<Pool, Error> {
         // The words of the parser may contain a part of the password.
         let mut config: Config = url.parse().map_err(|_| {
             config(
@@ -291,6 +321,7 @@ impl PostgresStoreBuilder {
             .get_connect_timeout()
             .copied()
             .unwrap_or(self.connect_timeout);
+        self.connect_timeout = connect_timeout;
         config
             .connect_timeout(connect_timeout)
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
@@ -299,9 +330,8 @@ impl PostgresStoreBuilder {
         if config.get_application_name().is_none() {
             config.application_name("tollgate");
         }
-        let lanes = self.connections.unwrap_or(CONNECTIONS).get();
         // One more for what is no batch: a probe, and the removal of rows.
-        let mut settings = PoolConfig::new(lanes + 1);
+        let mut settings = PoolConfig::new(self.lanes()?.get() + 1);
         settings.timeouts = Timeouts {
             wait: Some(connect_timeout),
             create: Some(connect_timeout),
@@ -386,5 +416,58 @@ impl fmt::Debug for PostgresStoreBuilder {
             .field("table", &self.table)
             .field("connections", &self.connections)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the message of the error that is due to an option.
+    fn refused(builder: PostgresStoreBuilder) -> String {
+        let error = builder.build().expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        error.to_string()
+    }
+
+    /// Returns a builder of each source.
+    fn builders() -> [PostgresStoreBuilder; 2] {
+        let pool = Pool::builder(Manager::new(Config::new(), NoTls)).build();
+        [
+            PostgresStore::builder("postgres://h"),
+            PostgresStore::over(pool.expect("a pool")),
+        ]
+    }
+
+    #[test]
+    fn a_time_for_connecting_of_zero_is_an_error_that_names_it() {
+        for builder in builders() {
+            assert_eq!(
+                refused(builder.connect_timeout(Duration::ZERO)),
+                "connect_timeout must be above zero, got 0ns"
+            );
+        }
+        // The one of the URL comes first.
+        let builder = PostgresStore::builder("postgres://h?connect_timeout=2");
+        assert!(builder.connect_timeout(Duration::ZERO).build().is_ok());
+    }
+
+    #[test]
+    fn more_connections_than_a_server_has_are_an_error_that_names_them() {
+        for most in [262_144, usize::MAX] {
+            let connections = NonZeroUsize::new(most).expect("not zero");
+            for builder in builders() {
+                assert_eq!(
+                    refused(builder.connections(connections)),
+                    format!("connections must be at most 262143, got {most}")
+                );
+            }
+        }
+        assert_eq!(
+            refused(PostgresStore::builder(
+                "postgres://h?connections=4000000000000"
+            )),
+            "connections must be at most 262143, got 4000000000000"
+        );
     }
 }

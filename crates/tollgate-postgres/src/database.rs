@@ -1,13 +1,21 @@
 //! The table as a store of bytes: two statements for a batch of calls.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    num::NonZeroUsize,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
 };
 
 use deadpool_postgres::{Object, Pool};
-use futures_util::future::join4;
-use tokio::sync::OnceCell;
+use futures_util::future::{Either, join4, select, try_join3};
+use tokio::{
+    sync::{OnceCell, Semaphore, oneshot},
+    time::sleep,
+};
 use tokio_postgres::types::ToSql;
 use tollgate::{
     Error, ErrorKind,
@@ -33,6 +41,11 @@ struct Inner {
     clock: Option<Clock>,
     /// Is asked for user and password, where they change.
     provider: Option<Provider>,
+    /// Bounds the tasks that make connections.
+    makers: Arc<Semaphore>,
+    /// The time for which such a task goes on when nobody waits any more: it connects, and then
+    /// looks for the table.
+    patience: Duration,
     /// The table was found, and has the right version.
     checked: OnceCell<()>,
     /// The minute in which expired rows were removed last.
@@ -58,6 +71,8 @@ impl Database {
         creates: Option<Durability>,
         clock: Option<Clock>,
         provider: Option<Provider>,
+        connections: NonZeroUsize,
+        connect_timeout: Duration,
     ) -> Self {
         Self(Arc::new(Inner {
             pool,
@@ -65,6 +80,8 @@ impl Database {
             creates,
             clock,
             provider,
+            makers: Arc::new(Semaphore::new(connections.get() + 1)),
+            patience: connect_timeout.saturating_mul(2),
             checked: OnceCell::new(),
             swept: AtomicI64::new(0),
         }))
@@ -75,7 +92,60 @@ impl Database {
     }
 
     /// Takes a connection, once the table was found.
+    ///
+    /// Where none is idle, a task makes one. It goes on when its caller gives up, because connecting
+    /// may take longer than a check or a probe waits: a later one then finds the connection idle.
+    /// There are no more such tasks than the store uses connections, however many callers give up.
+    /// Others wait for them in the queue of the pool.
     async fn connection(&self) -> Result<Connection, Error> {
+        if self.0.pool.status().available > 0 {
+            return self.ready().await;
+        }
+        let Ok(turn) = Arc::clone(&self.0.makers).try_acquire_owned() else {
+            return self.ready().await;
+        };
+        let (this, (mut answer, made)) = (self.clone(), oneshot::channel());
+        tokio::spawn(async move {
+            let given_up = async {
+                answer.closed().await;
+                sleep(this.0.patience).await;
+            };
+            let made = match select(pin!(this.make()), pin!(given_up)).await {
+                Either::Left((made, _)) => Some(made),
+                Either::Right(_) => None,
+            };
+            drop(turn);
+            if let Some(made) = made {
+                // A connection that nobody waits for returns to the pool.
+                let _ = answer.send(made);
+            }
+        });
+        made.await.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::ConnectionLost,
+                "the task that connects to postgres has panicked, or its runtime was shut down",
+            ))
+        })
+    }
+
+    /// Takes a connection on which the statements of a check are prepared. A check that has to
+    /// prepare them may take longer than its deadline, and its connection is then closed.
+    async fn make(&self) -> Result<Connection, Error> {
+        let (mut connection, table) = (self.ready().await?, &self.0.table);
+        let prepare = connection.call(async |client| {
+            try_join3(
+                client.prepare_cached(&table.read),
+                client.prepare_cached(&table.fill),
+                client.prepare_cached(&table.write),
+            )
+            .await
+        });
+        prepare.await?.ok_or_else(undone)?;
+        Ok(connection)
+    }
+
+    /// Takes a connection of the pool, or makes one for it, and looks for the table once.
+    async fn ready(&self) -> Result<Connection, Error> {
         let mut connection = self.take().await?;
         if !self.0.checked.initialized() {
             let create = async || match self.look(&mut connection).await {
@@ -108,6 +178,7 @@ impl Database {
         let look = connection.call(async |client| client.query_one(&table.check, &[]).await);
         let row = look.await?.ok_or_else(undone)?;
         if row.try_get(1).unwrap_or(false) {
+            connection.close();
             return Err(Error::new(
                 ErrorKind::ReadOnly,
                 "postgres is a standby, or read-only",
@@ -388,9 +459,10 @@ impl<'a> Rows<'a> {
 }
 
 /// A connection of the pool. One whose call was given up is closed: its answer is still to come,
-/// and others would wait for it.
+/// and others would wait for it. So is one whose server accepts no more writes: the next one may
+/// find another server of the URL that does.
 struct Connection {
-    /// `None` once it is dropped.
+    /// `None` once it is closed.
     client: Option<Object>,
     is_in_call: bool,
 }
@@ -418,15 +490,26 @@ impl Connection {
         match outcome {
             Ok(done) => Ok(Some(done)),
             Err(error) if is_conflict(&error) => Ok(None),
-            Err(error) => Err(sorted(&error)),
+            Err(error) => {
+                let error = sorted(&error);
+                if error.kind() == ErrorKind::ReadOnly {
+                    self.close();
+                }
+                Err(error)
+            }
         }
+    }
+
+    /// Takes the connection out of the pool.
+    fn close(&mut self) {
+        drop(self.client.take().map(Object::take));
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         if self.is_in_call {
-            drop(self.client.take().map(Object::take));
+            self.close();
         }
     }
 }

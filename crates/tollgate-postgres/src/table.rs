@@ -97,7 +97,7 @@ pub(crate) struct Table {
     pub(crate) set: String,
     /// Removes a value.
     pub(crate) remove: String,
-    /// Returns the comment of the table, and whether the server is a standby.
+    /// Returns the comment of the table, and whether the server is a standby, or read-only.
     pub(crate) check: String,
 }
 
@@ -168,7 +168,8 @@ impl Table {
             ),
             remove: format!("DELETE FROM {quoted} WHERE key = $1"),
             check: format!(
-                "SELECT obj_description('{quoted}'::regclass, 'pg_class'), pg_is_in_recovery()"
+                "SELECT obj_description('{quoted}'::regclass, 'pg_class'), \
+                 current_setting('transaction_read_only')::bool"
             ),
             quoted,
         })

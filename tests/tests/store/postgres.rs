@@ -3,6 +3,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
+use tokio::time::timeout;
 use tollgate::{
     Cost, Enforcement, ErrorKind, Key, Lease, Limiter, MemoryStore, Outage, Policy, Quota, Store,
     permits::Concurrency,
@@ -15,7 +16,7 @@ use tollgate_test_support::{
     Dice, PATIENCE, POSTGRES, START_US, churn, client, new_table, patient_limiter, policies,
     remaining,
 };
-use tollgate_tests::{PostgresServer, Proxy, wait};
+use tollgate_tests::{Mode, PostgresServer, Proxy, wait};
 
 use crate::suite::{
     decisions::{agree, each_algorithm, in_order, ranks_agree},
@@ -457,6 +458,93 @@ async fn a_pool_of_the_application_serves_and_one_that_is_full_is_an_overload() 
     wait::until_async("the first unit alone to be charged", PATIENCE, async || {
         let state = limiter.peek("acme").await;
         state.is_ok_and(|state| state.states().all(|state| state.remaining() == 999))
+    })
+    .await;
+}
+
+/// Returns a store that reaches the server of the program through a proxy in this mode.
+async fn behind_proxy(mode: Mode) -> (Proxy, PostgresStore) {
+    let table = new_table();
+    builder(&table).connect().await.expect("a table");
+    let proxy = Proxy::start(POSTGRES.addr());
+    proxy.set(mode);
+    let url = POSTGRES.url_at(proxy.addr()) + "?connect_timeout=60";
+    let store = PostgresStore::builder(url).table(table).build();
+    (proxy, store.expect("a URL"))
+}
+
+/// A session begins by three trips of 300 ms, and a look at the table takes two: a probe has a
+/// second. The first check of a session that has no statements takes five trips more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_begins_slowly_is_used_once_it_has_begun() {
+    let (_proxy, store) = behind_proxy(Mode::Delay(Duration::from_millis(300))).await;
+    let limiter = closed(store, Duration::from_secs(2));
+    wait::until_async("a decision", PATIENCE, async || {
+        limiter.check("acme").await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_give_up_leave_no_more_connections_than_the_store_has() {
+    let (proxy, store) = behind_proxy(Mode::Stall).await;
+    for _ in 0..100 {
+        let ping = timeout(Duration::from_millis(10), store.ping());
+        assert!(ping.await.is_err(), "the server does not answer");
+    }
+    proxy.set(Mode::Pass);
+    store.ping().await.expect("an answer");
+    assert!(proxy.accepted() <= 5, "{}", proxy.accepted());
+}
+
+/// An administrator fences the first server of the URL. Its sessions stay up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_becomes_read_only_is_replaced_by_one_of_another_host() {
+    let (one, other) = (PostgresServer::start(), PostgresServer::start());
+    for server in [&one, &other] {
+        let maker = PostgresStore::builder(server.url()).create(Durability::Unlogged);
+        maker.connect().await.expect("a table");
+    }
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?connect_timeout=60",
+        one.port(),
+        other.port()
+    );
+    let connect = async || PostgresStore::connect(&*url).await.expect("a store");
+    let (pinged, written) = (connect().await, connect().await);
+    let limiter = closed(connect().await, PATIENCE);
+    assert!(limiter.check("acme").await.is_ok());
+    let (sql, there) = (client(&one).await, client(&other).await);
+    for fence in [
+        "ALTER SYSTEM SET default_transaction_read_only = on",
+        "SELECT pg_reload_conf()",
+    ] {
+        sql.batch_execute(fence).await.expect(fence);
+    }
+
+    wait::until_async("a probe to find it out", PATIENCE, async || {
+        let error = pinged.ping().await.err();
+        error.is_some_and(|error| error.kind() == ErrorKind::ReadOnly)
+    })
+    .await;
+    wait::until_async("a probe of the other host", PATIENCE, async || {
+        pinged.ping().await.is_ok()
+    })
+    .await;
+
+    let is_there = async |key: &str| {
+        let count = format!("SELECT count(*) FROM tollgate WHERE key LIKE '{key}%'::bytea");
+        let row = there.query_one(&count, &[]).await.expect("a count");
+        row.get::<_, i64>(0) > 0
+    };
+    wait::until_async("a write on the other host", PATIENCE, async || {
+        let _ = written.replace(b"mark", Some(&b"x"[..])).await;
+        is_there("mark").await
+    })
+    .await;
+    wait::until_async("a check on the other host", PATIENCE, async || {
+        let _ = limiter.check("acme").await;
+        is_there("{acme}").await
     })
     .await;
 }

@@ -41,7 +41,8 @@ const MOST_WAITING: usize = 65_536;
 /// The most times that calls without a deadline are decided: others are always first.
 const MOST_TRIES: u32 = 1_000;
 
-/// The time that a probe may take.
+/// The time that a probe may take. A store that may need longer to connect goes on when a probe is
+/// given up, as the one in PostgreSQL does: a later probe finds the connection.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Decides calls in batches, as many at a time as there are lanes.
