@@ -182,6 +182,13 @@ impl Meter {
             .is_some_and(|counts| counts.each.iter().any(|count| count.get().is_some()))
     }
 
+    /// Returns the count for all policies, if no policy has a count of its own.
+    pub(crate) fn only(&self) -> Option<u64> {
+        let [all, own @ ..] = &self.0.counts.as_ref()?.each;
+        all.get()
+            .filter(|_| own.iter().all(|count| count.get().is_none()))
+    }
+
     /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was
     /// counted.
     #[must_use]

@@ -78,6 +78,8 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, Plan, RequestError, Verdic
 /// - With an [enforcement](tollgate_tower::RateLimitBuilder::enforcement), a limit denies when both
 ///   the rule and the layer enforce it for the [key](crate::Match::key) of its descriptor. Any
 ///   other limit counts as in shadow mode.
+/// - A [`StateService`](tollgate_tower::StateService) shows the policies of all descriptors of the
+///   request. A rule of 0 requests has no policy.
 ///
 /// [`LimiterSource::from_decider`] lists the options that have no effect.
 #[derive(Clone, Debug)]
@@ -171,6 +173,7 @@ impl RequestRules {
             return Ok(StoreFuture::ready(Ok(None)));
         }
         let (limiter, domain) = (self.limiter.clone(), Arc::clone(&self.domain));
+        let is_look = check.is_look();
         Ok(StoreFuture::pending(async move {
             if domain.is_empty() {
                 return Err(Error::new(
@@ -180,7 +183,7 @@ impl RequestRules {
             }
             let plan = set.plan_in_layer(&domain, &descriptors, check, has_networks);
             let (verdict, charges) = limiter.decide_plan(&plan).await?;
-            Ok(joint(&plan, &verdict, charges, limiter.0.modes))
+            Ok(joint(&plan, &verdict, charges, limiter.0.modes, is_look))
         }))
     }
 }
@@ -191,14 +194,16 @@ impl From<RequestRules> for LimiterSource {
     }
 }
 
-/// Returns the decisions of all descriptors as one.
+/// Returns the decisions of all descriptors as one. A look denies nothing, so it lists the limits
+/// that are spent beside the others.
 fn joint(
     plan: &Plan<'_>,
     verdict: &Verdict,
     charges: Vec<Option<Charge>>,
     modes: GlobalModes,
+    is_look: bool,
 ) -> Option<JointDecision> {
-    let is_allowed = verdict.code() == Code::Ok;
+    let is_allowed = is_look || verdict.code() == Code::Ok;
     let mut joint = if is_allowed {
         JointDecision::allowed()
     } else {
@@ -225,7 +230,7 @@ fn joint(
             // deny.
             Ok(decision) if !is_allowed && !is_over && decision.is_allowed() => joint,
             // A quota that is over its limit does not deny while another one is not.
-            Ok(decision) if is_shadow || modes.shadow || (is_over && is_allowed) => {
+            Ok(decision) if is_shadow || modes.shadow || (is_over && is_allowed && !is_look) => {
                 joint.with_shadow(limiter, key, decision)
             }
             Ok(decision) => joint.with(limiter, key, decision),

@@ -419,6 +419,37 @@ async fn a_rule_of_no_requests_denies_without_a_wait() {
 }
 
 #[tokio::test]
+async fn a_caller_sees_what_is_left_of_every_rule_beside_one_that_is_spent() {
+    let layer = RateLimitLayer::new(on(still(), RULES), Global);
+    let (tenant, spent, never) = (
+        ("x-tenant", "acme"),
+        ("x-route", "/export"),
+        ("x-route", "never"),
+    );
+    let response = send(&layer, request(&[tenant, spent])).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    // A rule of 0 requests has no policy.
+    for (headers, routes) in [([tenant, spent], Some(0)), ([tenant, never], None)] {
+        let Ok(response) = layer
+            .state_service::<String>()
+            .oneshot(request(&headers))
+            .await;
+        let document: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+        let left = |name: &str| document["resources"][name]["remaining"].as_u64();
+        assert_eq!(
+            (left("tenants"), left("routes")),
+            (Some(2), routes),
+            "{document}"
+        );
+    }
+    // Nothing was charged, and a denied request still lists the limits that deny it alone.
+    let denied = send(&layer, request(&[tenant, spent])).await;
+    assert_eq!(states(&denied), r#""routes";r=0;t=20"#);
+    let tenant = send(&layer, request(&[tenant])).await;
+    assert_eq!(states(&tenant), r#""tenants";r=1;t=2600"#);
+}
+
+#[tokio::test]
 async fn requests_without_a_limit_pass_without_header_fields() {
     let layer = RateLimitLayer::new(on(still(), RULES), Global);
     for headers in [&[][..], &[("x-route", "free")], &[("x-other", "1")]] {

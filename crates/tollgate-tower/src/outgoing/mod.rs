@@ -59,6 +59,9 @@
 //! is ignored: nobody knows which of the calls that are under way it includes, and the limiter
 //! counts all of them.
 //!
+//! The service has not received a call that another `OutgoingLayer` inside this one rejects. So such
+//! a rejection causes no pause, and the call is not repeated.
+//!
 //! When the service begins to refuse calls, it also refuses those that are under way. There is no
 //! shadow mode, because a call that does not wait for its turn would exceed the limit of the other
 //! service.

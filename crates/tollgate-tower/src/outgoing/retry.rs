@@ -51,9 +51,11 @@ impl<B> CopyBody<B> for NoRetries {
     }
 }
 
-/// Marks an answer of the service. A rejection by the layer has no mark.
+/// Marks an answer: who gave it, and whether the service accepted the call.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
+    /// A layer has rejected the call, and the service has not received it.
+    Unsent,
     Accepted,
     /// The service has not worked on the call, and takes no further ones for a time.
     Refused {
@@ -139,9 +141,13 @@ where
         result: &mut Result<Response<RB>, E>,
     ) -> Option<Ready<()>> {
         let response = result.as_ref().ok()?;
-        let &Answer::Refused { pause } = response.extensions().get()? else {
-            self.retries.budget.deposit();
-            return None;
+        let pause = match *response.extensions().get::<Answer>()? {
+            Answer::Unsent => return None,
+            Answer::Accepted => {
+                self.retries.budget.deposit();
+                return None;
+            }
+            Answer::Refused { pause } => pause,
         };
         if !is_repeatable(request, response) {
             return None;

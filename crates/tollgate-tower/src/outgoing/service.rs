@@ -24,7 +24,7 @@ use crate::{
     metrics::{self, LabelIndex, LimitMetrics},
     rate_limit::check_or_wait,
     rejection::{Problem, Reason, Respond},
-    retry_after::{Settings, delay_of},
+    retry_after::{FOR_EVER, Settings, delay_of},
 };
 
 /// Keeps the calls of a client below the limit of another service.
@@ -277,15 +277,16 @@ where
     }
 
     fn complete(pass: Option<&mut Self::Pass>, mut response: S::Response) -> S::Response {
-        if let Some(Some((turns, key))) = pass {
-            let answer = turns.shared.obey(key, &response);
-            response.extensions_mut().insert(answer);
-        }
+        let is_unsent = matches!(response.extensions().get::<Answer>(), Some(Answer::Unsent));
+        let answer = match pass {
+            None => Answer::Unsent,
+            Some(Some((turns, key))) if !is_unsent => turns.shared.obey(key, &response),
+            // A layer inside this one has rejected the call, or the call is exempt.
+            Some(_) => return response,
+        };
+        response.extensions_mut().insert(answer);
         response
     }
 
     fn fail(_: &mut Self::Pass) {}
 }
-
-/// The longest wait that is measured: a year.
-const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);

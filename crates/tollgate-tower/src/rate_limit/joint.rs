@@ -17,6 +17,7 @@ pub struct JointCheck {
     customer: Option<Customer>,
     /// `None` for all keys.
     enforcement: Option<Enforcement>,
+    is_look: bool,
 }
 
 impl JointCheck {
@@ -28,7 +29,25 @@ impl JointCheck {
             priority: ranked.priority(),
             customer: ranked.customer(),
             enforcement,
+            is_look: false,
         }
+    }
+
+    /// Asks what is left of all limits.
+    pub(super) fn look(enforcement: Option<&Enforcement>) -> Self {
+        Self {
+            is_look: true,
+            ..Self::new(Cost::ZERO, &Costs::new(Cost::ZERO), enforcement)
+        }
+    }
+
+    /// Returns whether a [`StateService`](crate::StateService) asks what is left.
+    ///
+    /// The cost is zero then. Charge nothing, and return [`JointDecision::allowed`] with the
+    /// decisions of all limits, also of those that would deny a request.
+    #[must_use]
+    pub fn is_look(&self) -> bool {
+        self.is_look
     }
 
     /// Returns the [cost](crate::RateLimitBuilder::cost) of the request.

@@ -13,7 +13,7 @@ use std::{
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use tollgate::{
-    Cost, Costs, Error, ErrorKind,
+    Error, ErrorKind,
     limiter::{Limited, PolicyState},
 };
 use tower_service::Service;
@@ -90,7 +90,8 @@ use crate::{
 /// rejects a request that the layer would reject without a check, with the same
 /// [responder](crate::rejection): for example with 400 when the key is missing. In an outage of the
 /// store it responds with 503, whatever the [`Outage`](tollgate::Outage) of the limiter is. A
-/// [decider](crate::LimiterSource::from_decider) decides at a cost of zero.
+/// [decider](crate::LimiterSource::from_decider) decides a [look](crate::JointCheck::is_look), at a
+/// cost of zero.
 ///
 /// Requests to the service are not limited, and each one calls the store once. Put a limit around
 /// the service where that matters.
@@ -273,11 +274,7 @@ async fn add_joint_states<B: 'static>(
     resources: &mut Resources,
 ) -> Result<(), Response<B>> {
     let limits = steps.limits;
-    let check = JointCheck::new(
-        Cost::ZERO,
-        &Costs::new(Cost::ZERO),
-        limits.options.enforcement.as_ref(),
-    );
+    let check = JointCheck::look(limits.options.enforcement.as_ref());
     let decided = match (limits.deciders[at])(parts, check) {
         Ok(decided) => decided.await,
         Err(error) => return rejected(steps.judge_without_key(&error, parts)),

@@ -81,7 +81,12 @@ pub(super) fn leave_queues(decision: JointFuture, enforcement: Option<Enforcemen
 
 async fn take_joint_turn(joint: Option<JointDecision>) -> Result<Option<JointDecision>, Error> {
     let Some(joint) = joint else { return Ok(None) };
-    let give_back = |joint: JointDecision| joint.parts().for_each(|part| part.charged.refund_all());
+    let give_back = |joint: JointDecision| {
+        joint
+            .all()
+            .iter()
+            .for_each(|part| part.charged.refund_all());
+    };
     Ok(Some(take_turn(joint.delay(), joint, give_back).await))
 }
 

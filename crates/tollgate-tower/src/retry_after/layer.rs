@@ -73,7 +73,7 @@ impl RetryAfterLayer {
     }
 
     /// Sets the longest delay that one response can cause, without the [`jitter`](Self::jitter).
-    /// The default is 60 s.
+    /// The default is 60 s. A longer cap than a year counts as a year.
     pub const fn cap(mut self, cap: Duration) -> Self {
         self.settings.cap = cap;
         self

@@ -17,4 +17,6 @@ pub(crate) use delay::of as delay_of;
 pub use layer::RetryAfterLayer;
 #[cfg(feature = "outgoing")]
 pub(crate) use layer::Settings;
+#[cfg(feature = "outgoing")]
+pub(crate) use service::FOR_EVER;
 pub use service::{Delay, RetryAfter};

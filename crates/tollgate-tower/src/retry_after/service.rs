@@ -22,6 +22,9 @@ use crate::gate::{Gate, Gated, Verdict, take_ready};
 /// that is dropped during its delay is never sent.
 pub type RetryAfter<S> = Gated<S, Delay>;
 
+/// The longest wait that is measured: a year.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
+
 /// Keeps requests back until the remote server accepts them again.
 #[derive(Clone)]
 pub struct Delay(Arc<Shared>);
@@ -63,7 +66,7 @@ impl Delay {
         let Some(delay) = delay::of(response.status(), response.headers(), settings) else {
             return;
         };
-        let delay = delay.min(settings.cap);
+        let delay = delay.min(settings.cap).min(FOR_EVER);
         let until = Instant::now() + delay;
         tracing::debug!(
             delay_us = delay.as_micros() as u64,

@@ -97,6 +97,35 @@ async fn a_request_that_leaves_a_queue_early_is_refunded() {
     assert_eq!(remaining(&other, "all", "hourly").await, 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_tried_out_is_refunded_when_a_request_leaves_a_queue_early() {
+    let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).with_burst(3));
+    let limiter = Limiter::new(tokio_clock_store(), queue);
+    let tried = Limiter::new(tokio_clock_store(), HOURLY);
+    let both = (limiter.clone(), tried.clone());
+    let source = LimiterSource::from_decider(move |_, check| {
+        let (limiter, tried) = both.clone();
+        Ok(StoreFuture::pending(async move {
+            let key = || Key::new("all");
+            let one = limiter.check(key()).cost(check.costs()).await?;
+            let two = tried.check(key()).cost(check.costs()).await?;
+            let joint = JointDecision::allowed()
+                .with(limiter, key(), one)
+                .with_shadow(tried, key(), two);
+            Ok(Some(joint))
+        }))
+    });
+    let layer = RateLimitLayer::new(source, Global);
+    assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
+    let second = tokio::time::timeout(Duration::from_secs(1), send(&layer, request())).await;
+    assert!(
+        second.is_err(),
+        "the turn of the second request is in a minute"
+    );
+    assert_eq!(remaining(&limiter, "all", "queue").await, 2);
+    assert_eq!(remaining(&tried, "all", "hourly").await, 2);
+}
+
 #[tokio::test]
 async fn a_response_that_is_not_charged_refunds_all_limits_that_decided() {
     let (first, second) = two_limiters();
@@ -225,15 +254,16 @@ async fn a_decider_is_told_the_cost_the_priority_and_which_keys_are_enforced() {
             check.cost().units(),
             check.priority(),
             check.is_enforced(&Key::new("all")),
+            check.is_look(),
         )
     };
     let (background, critical) = (Priority::BACKGROUND, Priority::CRITICAL);
     assert_eq!(
         told.iter().map(facts).collect::<Vec<_>>(),
         [
-            (7, background, false),
-            (7, background, true),
-            (0, critical, true)
+            (7, background, false, false),
+            (7, background, true, false),
+            (0, critical, true, true)
         ]
     );
     assert_eq!(

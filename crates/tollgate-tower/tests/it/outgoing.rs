@@ -463,6 +463,33 @@ async fn no_attempt_begins_after_the_longest_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rejection_by_an_inner_layer_is_no_answer_of_the_service() {
+    let slow = Policy::leaky_bucket(
+        "account",
+        Quota::one_every(Duration::from_secs(5)).with_burst(100),
+    );
+    let accounts = Limiter::new(tokio_clock_store(), slow);
+    let inner = OutgoingLayer::builder(accounts, Header::new("account"))
+        .wait(Duration::from_secs(1))
+        .build();
+    let outer = builder(tokio_clock_store()).retries(5, copy).build();
+    let api = Api::new(&[FINE]);
+    let client = outer.layer(inner.layer(api.client()));
+    let mut statuses = Vec::new();
+    for account in ["sales", "sales", "support"] {
+        let request = Request::builder()
+            .header("account", account)
+            .body(String::new())
+            .unwrap();
+        let Ok(response) = client.clone().oneshot(request).await;
+        statuses.push(response.status().as_u16());
+    }
+    // The account has no turn, and calls of other accounts go on.
+    assert_eq!(statuses, [200, 429, 200]);
+    assert_near(&api.millis(), &[0, 200]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_turns_of_all_attempts_come_within_one_wait() {
     let slow = Policy::leaky_bucket(
         "api",

@@ -94,6 +94,14 @@ async fn no_response_causes_a_delay_above_the_cap() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delay_without_a_cap_is_a_year() {
+    let api = server(EXACT.cap(Duration::MAX), &[(429, "99999999999999999999")]);
+    api.call().await;
+    api.call().await;
+    assert_eq!(api.seconds(), [0, 365 * 86_400]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_503_without_retry_after_causes_the_fallback_delay() {
     let api = server(EXACT.fallback(Duration::from_secs(3)), &[(503, "")]);
     api.call().await;

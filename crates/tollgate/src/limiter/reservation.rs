@@ -77,6 +77,10 @@ impl Limiter {
     /// [`Settlement::Lapsed`]: an id belongs to a key and its policies. A limiter that
     /// [blocks](crate::PolicySet::is_blocked) settles nothing, and answers the same.
     ///
+    /// One cost is that of every policy, also where the costs [cascade](Costs::cascading): nothing
+    /// here knows what each policy gave. Settle such a reservation by [`Reservation::commit`], or
+    /// name the final cost of each policy.
+    ///
     /// # Errors
     ///
     /// As [`Reservation::commit`], and [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when
@@ -362,6 +366,12 @@ impl Reservation {
         &self.decision
     }
 
+    /// Returns whether the costs [cascade](Costs::cascading): a commit of one cost is their sum.
+    #[must_use]
+    pub fn cascades(&self) -> bool {
+        self.decision.charge().cascade().is_some()
+    }
+
     /// Returns the id, by which another process can settle the reservation.
     #[must_use]
     pub fn id(&self) -> &ReservationId {
@@ -391,8 +401,8 @@ impl Reservation {
     ///
     /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that
     ///   opened later gets nothing.
-    /// - Less than reserved of [cascading](Costs::cascading) costs: what was spent last comes back
-    ///   first.
+    /// - One cost is the sum of costs that [cascade](Costs::cascading). What was spent last comes
+    ///   back first.
     /// - More than reserved: the rest is charged now, although it may not fit. The policy is in
     ///   debt then: later requests wait until the debt is paid. A policy spends at most eight times
     ///   its burst in all, so that one wrong commit does not lock a key for ever.

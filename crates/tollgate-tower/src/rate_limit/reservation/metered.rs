@@ -15,8 +15,9 @@ use crate::{
 /// A reservation with the [meter](Self::meter) that counts its cost.
 ///
 /// It is settled once: at the cost that the meter has counted. A policy without a count keeps what
-/// was reserved. As a [`BodyGuard`], it is settled when the body of the response ends, fails or is
-/// dropped. Dropping it elsewhere settles it too.
+/// was reserved. If the costs [cascade](Costs::cascading), the count for all policies is their sum.
+/// As a [`BodyGuard`], it is settled when the body of the response ends, fails or is dropped.
+/// Dropping it elsewhere settles it too.
 ///
 /// The cost is committed to a store outside the process in the background, in the tokio runtime in
 /// which the reservation was made. A commit that fails is repeated up to twice. The estimate stays
@@ -95,7 +96,12 @@ impl MeteredReservation {
         if !self.meter.has_counted() {
             return;
         }
-        let costs = self.meter.costs(charged(reservation.decision()));
+        // One cost is the sum of costs that cascade.
+        let total = self.meter.only().filter(|_| reservation.cascades());
+        let costs = match total {
+            Some(units) => Costs::new(Cost::new(units)),
+            None => self.meter.costs(charged(reservation.decision())),
+        };
         let _runtime = self.runtime.as_ref().map(Handle::enter);
         in_background(self.is_in_process, commit(reservation, costs));
     }

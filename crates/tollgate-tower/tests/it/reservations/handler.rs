@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::{Cost, Limiter, MemoryStore, reservation::Settlement, store::Clock};
+use tollgate::{Cost, Costs, Limiter, MemoryStore, reservation::Settlement, store::Clock};
 use tollgate_tower::{HandlerLimiter, Meter, RateLimitLayer, body::guard_response, key::Global};
 
 use super::{Answer, ESTIMATE, Ledger, TOKENS, charged, settled};
@@ -87,6 +87,20 @@ async fn a_handler_settles_by_itself_and_the_meter_does_not_settle_again() {
         (charged(limiter.limiter()).await, ledger.commits()),
         ((1, 55), 1)
     );
+}
+
+#[tokio::test]
+async fn the_meter_of_a_handler_counts_the_sum_of_costs_that_cascade() {
+    let ledger = Ledger::new(false);
+    let (limiter, mut request) = (handler(&ledger), head());
+    let (_, reservation) = limiter
+        .reserve(&mut request, "acme", Costs::cascading(100))
+        .await
+        .unwrap();
+    assert_eq!(charged(limiter.limiter()).await, (10, 90));
+    reservation.meter().add(30);
+    drop(reservation);
+    assert_eq!(charged(limiter.limiter()).await, (10, 20));
 }
 
 #[tokio::test]

@@ -272,6 +272,59 @@ async fn a_service_that_sets_its_meter_to_zero_is_charged_no_tokens() {
     assert_eq!(charged(&limiter).await, (1, 0));
 }
 
+/// Limits by a plan of 100 units, then 20 credits, then a pool of 1000.
+fn plan_credits_and_pool() -> Limiter {
+    let window = |name, units| Policy::fixed_window(name, Quota::per_day(units));
+    let policies = [
+        window("plan", 100),
+        window("credits", 20),
+        window("pool", 1_000),
+    ];
+    Limiter::new(still(), policies)
+}
+
+async fn left_of_each(limiter: &Limiter) -> [u64; 3] {
+    [
+        remaining(limiter, "acme", "plan").await,
+        remaining(limiter, "acme", "credits").await,
+        remaining(limiter, "acme", "pool").await,
+    ]
+}
+
+#[tokio::test]
+async fn a_count_for_all_policies_is_the_sum_of_costs_that_cascade() {
+    let limiter = plan_credits_and_pool();
+    let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+        .reserve(|_| Costs::cascading(150))
+        .build();
+    let held = limiter.clone();
+    let service = service_fn(move |request: Request<()>| {
+        let limiter = held.clone();
+        async move {
+            assert_eq!(left_of_each(&limiter).await, [0, 0, 970]);
+            request.extensions().get::<Meter>().unwrap().set(110);
+            Served::Ok(Response::new(String::new()))
+        }
+    });
+    layer.layer(service).oneshot(acme()).await.unwrap();
+    assert_eq!(left_of_each(&limiter).await, [0, 10, 1_000]);
+}
+
+#[tokio::test]
+async fn a_count_of_its_own_is_the_cost_of_a_policy_also_where_costs_cascade() {
+    let limiter = plan_credits_and_pool();
+    let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+        .reserve(|_| Costs::cascading(150))
+        .build();
+    let service = service_fn(|request: Request<()>| async move {
+        let meter = request.extensions().get::<Meter>().unwrap();
+        meter.counter("pool").unwrap().set(5);
+        Served::Ok(Response::new(String::new()))
+    });
+    layer.layer(service).oneshot(acme()).await.unwrap();
+    assert_eq!(left_of_each(&limiter).await, [0, 0, 995]);
+}
+
 #[tokio::test]
 async fn estimates_above_the_burst_are_refused_or_capped() {
     let ledger = Ledger::new(false);
