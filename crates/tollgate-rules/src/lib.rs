@@ -85,7 +85,7 @@
 //! | `key`, `weights` + | fair shares | the key of the entry whose value is the customer, and how many shares a customer gets, 1 to 1000, as in `{acme: 4}`; without it, one |
 //! | `unit`, `requests_per_unit` | limit | an amount for each window: see [`Unit`]; 0 denies every request |
 //! | `unlimited` | limit | nothing is counted |
-//! | `name`, `replaces` | limit | where this limit applies to a request, the limits named in `replaces` do not |
+//! | `name`, `replaces` | limit | where this limit is enforced for a request, the limits named in `replaces` do not apply |
 //! | `quota` + | limit | an amount, a period and a burst, as in `100/10m burst 20`: see [`Quota`](tollgate::Quota) |
 //! | `window` + | limit | any period in place of `unit`, as in `10m` |
 //! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |

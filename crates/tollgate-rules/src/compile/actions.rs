@@ -153,10 +153,16 @@ impl Compiler {
                 "skip_if_absent" => read.is_optional = self.boolean(node, &trail),
                 "v4_prefix_mask_len" => read.v4 = self.number(node, &trail, 0, 32),
                 "v6_prefix_mask_len" => read.v6 = self.number(node, &trail, 0, 128),
-                "expect_match" => read.expected = Some(self.boolean(node, &trail)),
+                "expect_match" => read.expected = Some(self.filled_boolean(node, &trail)),
                 _ => {
-                    let items = self.list(node, &trail).iter().enumerate();
+                    let items = self.list(node, &trail);
+                    if items.is_empty() {
+                        let message = "must have at least one header field";
+                        self.errors.refuse(&trail, node.at, message);
+                    }
                     read.headers = items
+                        .iter()
+                        .enumerate()
                         .filter_map(|(at, item)| self.header_match(item, &trail.item(at)))
                         .collect();
                 }
@@ -210,7 +216,7 @@ impl Compiler {
                 "name" => name = self.header_name(node, &trail),
                 "invert_match" => is_inverted = self.boolean(node, &trail),
                 "present_match" => {
-                    is_present = self.boolean(node, &trail);
+                    is_present = self.filled_boolean(node, &trail);
                     tests += 1;
                 }
                 "exact_match" => {

@@ -51,6 +51,15 @@ impl Compiler {
         }
     }
 
+    /// Reads a boolean that has to be there, because nothing would not mean `false`.
+    pub(crate) fn filled_boolean(&mut self, node: &Node, trail: &Trail<'_>) -> bool {
+        if node.is_null() {
+            let wrong = self.wrong_type(node, trail, "true or false");
+            return wrong.unwrap_or_default();
+        }
+        self.boolean(node, trail)
+    }
+
     /// Reads an integer between two bounds.
     pub(crate) fn number(
         &mut self,

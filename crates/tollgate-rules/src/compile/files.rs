@@ -177,7 +177,12 @@ impl Compiler {
         }
         let mut siblings = domains.remove(&name).unwrap_or_default();
         if let Some(list) = descriptors {
-            self.descriptors(list, &root.field("descriptors"), &name, &mut siblings);
+            self.descriptors(
+                list,
+                &root.field("descriptors"),
+                [&*name, ""],
+                &mut siblings,
+            );
         }
         if let Some(list) = priorities {
             self.priorities(list, &root.field("priorities"), &mut siblings);
@@ -217,11 +222,18 @@ impl Compiler {
         self.errors.refuse(trail, list.at, message);
     }
 
-    fn descriptors(&mut self, list: &Node, trail: &Trail<'_>, path: &str, siblings: &mut Siblings) {
+    /// Reads descriptors. `within` is their domain, and the path of the descriptor that holds them.
+    fn descriptors(
+        &mut self,
+        list: &Node,
+        trail: &Trail<'_>,
+        within: [&str; 2],
+        siblings: &mut Siblings,
+    ) {
         for (at, item) in self.list(list, trail).iter().enumerate() {
             let trail = trail.item(at);
             if let Some(fields) = self.map(item, &trail) {
-                self.descriptor(fields, item, &trail, path, siblings);
+                self.descriptor(fields, item, &trail, within, siblings);
             }
         }
     }
@@ -231,7 +243,7 @@ impl Compiler {
         all: &[Field],
         item: &Node,
         trail: &Trail<'_>,
-        path: &str,
+        [domain, path]: [&str; 2],
         siblings: &mut Siblings,
     ) {
         let fields = self.read_descriptor(all, trail);
@@ -257,10 +269,11 @@ impl Compiler {
         };
         self.check_descriptor(&fields, &selector, trail, at);
         self.check_duplicate(&selector, trail, at, siblings);
-        let path = format!(
-            "{path}.{}",
-            metric_part(&fields.key, fields.value.as_deref().unwrap_or_default())
-        );
+        let mut name = metric_part(&fields.key, fields.value.as_deref().unwrap_or_default());
+        if !path.is_empty() {
+            name = format!("{path}.{name}");
+        }
+        let path = name;
         if let Some(limit) = fields
             .rate_limit
             .and_then(|limit| self.rate_limit(limit, &trail.field("rate_limit"), &path))
@@ -274,7 +287,7 @@ impl Compiler {
                 has_detailed_metric: fields.has_detailed_metric,
                 on_outage: fields.on_outage,
                 metadata: fields.metadata,
-                metric: stat_name(&path).into(),
+                metric: stat_name(&format!("{domain}.{path}")).into(),
                 series: RuleSeries::default(),
                 origin: Some(node.origin.clone()),
             }));
@@ -285,7 +298,8 @@ impl Compiler {
         self.nodes.push(node);
         if let Some(list) = fields.descriptors {
             let mut below = Siblings::default();
-            self.descriptors(list, &trail.field("descriptors"), &path, &mut below);
+            let within = [domain, path.as_str()];
+            self.descriptors(list, &trail.field("descriptors"), within, &mut below);
             if !below.ids.is_empty() {
                 let level = Level::new(self.compat, &below.ids, &self.selectors);
                 self.nodes[id as usize].children = Some(Box::new(level));

@@ -79,7 +79,6 @@ impl Compiler {
         let mut read = self.read_limit(fields, trail, true);
         let (name, replaces) = (read.name.take(), std::mem::take(&mut read.replaces));
         // Clients see the name in header fields. The domain is part of the key.
-        let path = path.split_once('.').map_or(path, |(_, path)| path);
         let base = name.as_deref().unwrap_or(path);
         let limit = if let Some(at) = read.is_unlimited {
             self.check_unlimited(&read, trail, at);

@@ -43,12 +43,17 @@ pub(crate) enum Scalar {
 }
 
 impl Node {
-    /// Returns the number of values in the tree.
+    /// Returns the number of values in the tree. A text of which a copy takes more memory counts as
+    /// several.
     pub(super) fn count(&self) -> usize {
+        const BYTES: usize = 64;
         1 + match &self.value {
-            Value::Scalar(_) => 0,
+            Value::Scalar(scalar) => scalar.text().len() / BYTES,
             Value::List(items) => items.iter().map(Self::count).sum(),
-            Value::Map(fields) => fields.iter().map(|field| field.node.count()).sum(),
+            Value::Map(fields) => fields
+                .iter()
+                .map(|field| field.name.len() / BYTES + field.node.count())
+                .sum(),
         }
     }
 
@@ -83,6 +88,19 @@ impl Node {
                 format!("the number {}", short(text)).into()
             }
             Value::Scalar(Scalar::Text(text)) => format!("the text {:?}", short(text)).into(),
+        }
+    }
+}
+
+impl Scalar {
+    fn text(&self) -> &str {
+        match self {
+            Self::Null => "",
+            Self::Bool(_, text)
+            | Self::Integer(_, text)
+            | Self::Float(_, text)
+            | Self::Text(text)
+            | Self::Other(text) => text,
         }
     }
 }

@@ -95,7 +95,12 @@ struct Lines<'a> {
     text: &'a str,
     /// The byte at which each line starts.
     starts: Vec<usize>,
+    /// The characters before each block, so that a long line is not counted from its start.
+    before: Vec<usize>,
 }
+
+/// The bytes of a block.
+const BLOCK: usize = 512;
 
 impl<'a> Lines<'a> {
     fn new(text: &'a str) -> Self {
@@ -107,21 +112,38 @@ impl<'a> Lines<'a> {
         Self {
             text,
             starts: std::iter::once(0).chain(newlines).collect(),
+            before: text
+                .as_bytes()
+                .chunks(BLOCK)
+                .scan(0, |before, block| {
+                    Some(std::mem::replace(before, *before + characters(block)))
+                })
+                .collect(),
         }
+    }
+
+    /// Returns the characters before a byte.
+    fn characters(&self, byte: usize) -> usize {
+        let bytes = self.text.as_bytes();
+        let block = (byte / BLOCK).min(self.before.len().saturating_sub(1));
+        let rest = bytes.get(block * BLOCK..byte.min(bytes.len()));
+        self.before.get(block).copied().unwrap_or_default() + characters(rest.unwrap_or_default())
     }
 
     fn place(&self, byte: usize) -> Position {
         let line = self.starts.partition_point(|start| *start <= byte);
         let start = self.starts.get(line.wrapping_sub(1)).copied().unwrap_or(0);
-        let column = self
-            .text
-            .get(start..byte)
-            .unwrap_or_default()
-            .chars()
-            .count();
+        let column = self.characters(byte) - self.characters(start);
         Position {
             line: line as u32,
             column: column as u32 + 1,
         }
     }
+}
+
+/// Returns the characters that begin in these bytes.
+fn characters(text: &[u8]) -> usize {
+    text.iter()
+        .filter(|&&byte| byte & 0b1100_0000 != 0b1000_0000)
+        .count()
 }

@@ -115,7 +115,9 @@ impl RuleSet {
             return Err(RequestError::NoDescriptors);
         }
         let of_network = self.treatment_of_network(domain, descriptors);
-        Ok(self.plan_of(domain, descriptors, hits, of_network))
+        Ok(self
+            .plan_of(domain, descriptors, hits, of_network)
+            .replaced())
     }
 
     /// Finds the limits of all descriptors of a request whose client belongs to a network of the
@@ -143,8 +145,7 @@ impl RuleSet {
                 hits,
             }
         });
-        let mut planned: Vec<_> = planned.collect();
-        replace(&mut planned);
+        let planned = planned.collect();
         let shares = self.fair_shares(domain);
         let class = self.priorities(domain).find(|class| class.has(descriptors));
         Plan {
@@ -174,10 +175,11 @@ impl RuleSet {
         let of_network = has_networks
             .then(|| self.treatment_of_network(domain, descriptors))
             .flatten();
-        Plan {
+        let plan = Plan {
             check: Some(check),
             ..self.plan_of(domain, descriptors, 1, of_network)
-        }
+        };
+        plan.replaced()
     }
 
     /// Returns the treatment of all descriptors, when the client belongs to a network of the
@@ -203,32 +205,28 @@ impl RuleSet {
     }
 }
 
-/// Removes the limits that another limit of the request names. Two limits that name each other are
-/// both removed.
-fn replace(planned: &mut [Planned<'_>]) {
-    let mut names = HashSet::new();
-    for one in planned.iter() {
-        names.extend(
-            one.found
-                .iter()
-                .flat_map(|found| found.rule().replaces().map(str::to_owned)),
-        );
-    }
-    if names.is_empty() {
-        return;
-    }
-    for one in planned
-        .iter_mut()
-        .filter(|one| one.treatment == Treatment::Charged)
-    {
-        let name = one.found.as_ref().and_then(|found| found.rule().name());
-        if name.is_some_and(|name| names.contains(name)) {
-            one.treatment = Treatment::Replaced;
-        }
-    }
-}
-
 impl<'a> Plan<'a> {
+    /// Removes the limits that another limit of the request names. Two limits that name each other
+    /// are both removed. A limit on trial replaces none, except in the mode `envoy`.
+    fn replaced(mut self) -> Self {
+        let replaces = |found: &&Match<'_>| {
+            let is_enforced = || !found.is_shadow() && self.is_enforced(&found.key());
+            found.rule().replaces().len() > 0 && (self.compat.is_envoy() || is_enforced())
+        };
+        let found = self.planned.iter().filter_map(|one| one.found.as_ref());
+        let names: HashSet<_> = found
+            .filter(replaces)
+            .flat_map(|found| found.rule().replaces().map(str::to_owned))
+            .collect();
+        for one in &mut self.planned {
+            let name = one.charged().and_then(|found| found.rule().name());
+            if name.is_some_and(|name| names.contains(name)) {
+                one.treatment = Treatment::Replaced;
+            }
+        }
+        self
+    }
+
     /// Returns the descriptors, in the order of the request.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Planned<'a>> {

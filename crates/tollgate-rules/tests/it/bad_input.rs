@@ -501,6 +501,30 @@ fn names_and_values_of_a_file_are_escaped_and_cut() {
 }
 
 #[test]
+fn a_test_of_header_fields_without_a_value_is_refused() {
+    for (fields, mistake) in [
+        (
+            "headers: []",
+            "headers: must have at least one header field",
+        ),
+        ("headers: ", "headers: must have at least one header field"),
+        (
+            "headers: [{name: x-a}], expect_match: ",
+            "expect_match: expected true or false, got nothing",
+        ),
+        (
+            "headers: [{name: x-a, present_match: }]",
+            "present_match: expected true or false, got nothing",
+        ),
+    ] {
+        let error = error(&format!(
+            "domain: d\nrate_limits:\n- actions:\n  - header_value_match: {{descriptor_value: v, {fields}}}\n"
+        ));
+        assert!(error.contains(mistake), "{error}");
+    }
+}
+
+#[test]
 fn a_byte_order_mark_is_skipped() {
     for (text, format) in [
         ("\u{feff}domain: d\n", Format::Yaml),
@@ -537,6 +561,16 @@ fn an_alias_bomb_is_refused() {
         "{}",
         self::error(&many)
     );
+    // A long text, and a long name, count as the memory of a copy.
+    let long = "x".repeat(8_000_000);
+    for anchor in [format!("&a {long}"), format!("&a {{{long}: 1}}")] {
+        let text = format!("domain: d\nx: {anchor}\ny: [{}]\n", "*a, ".repeat(20));
+        assert!(
+            self::error(&text).contains("a file must have at most 1000000 values"),
+            "{:.200}",
+            self::error(&text)
+        );
+    }
     // An alias inside its own anchor has no end.
     assert!(self::error("domain: &a [*a]\n").contains("an alias must follow its anchor"));
 }
@@ -557,6 +591,14 @@ fn ten_megabytes_of_nesting_are_refused() {
         ("{\"a\":".repeat(BYTES / 5), Format::Json),
         (format!("a = {}", "[".repeat(BYTES)), Format::Toml),
         (format!("a{} = 1", ".a".repeat(BYTES / 2)), Format::Toml),
+        (
+            format!(
+                "a = [\"{}\"{}]",
+                "x".repeat(BYTES),
+                ", 1".repeat(BYTES / 20)
+            ),
+            Format::Toml,
+        ),
     ] {
         let errors = RuleSet::parse(&text, format).unwrap_err();
         assert!(errors.to_string().len() < 400, "{errors}");

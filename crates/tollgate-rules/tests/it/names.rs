@@ -84,6 +84,17 @@ fn addresses_and_separators_are_replaced_in_metric_names() {
 }
 
 #[test]
+fn the_domain_is_no_part_of_the_name_of_a_policy() {
+    for domain in ["shop", "shop.example.com", "."] {
+        let set = rules(&format!(
+            "{{domain: {domain}, descriptors: [{{key: a, descriptors: [{{key: b, rate_limit: {{quota: 5/min}}}}]}}]}}"
+        ));
+        let policies = set.rules().next().unwrap().policies().unwrap();
+        assert_eq!(policies.iter().next().unwrap().name(), "a.b");
+    }
+}
+
+#[test]
 fn names_of_policies_are_allowed_and_different() {
     let given = [64, 65, 66].map(|length| "x".repeat(length));
     let others = ["a*", "a-", "a ", "b_/c.d"].map(str::to_owned);

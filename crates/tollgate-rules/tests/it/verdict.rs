@@ -137,6 +137,43 @@ fn an_unlimited_descriptor_replaces_others_and_is_never_replaced() {
 }
 
 #[test]
+fn a_limit_on_trial_replaces_no_other_limit() {
+    let text = |trial: &str| {
+        format!(
+            "
+domain: d
+descriptors:
+  - {{key: old, rate_limit: {{name: old, unit: minute, requests_per_unit: 1}}}}
+  - {{key: new, {trial}, rate_limit: {{unit: minute, requests_per_unit: 1, replaces: [{{name: old}}]}}}}
+"
+        )
+    };
+    // Returns whether the old limit is replaced, and whether the new one is on trial.
+    let seen = |rules: &tollgate_rules::RuleSet, value: &str| {
+        let request = [
+            Descriptor::from([("old", "x")]),
+            Descriptor::from([("new", value)]),
+        ];
+        let plan = rules.plan("d", &request, 0).unwrap();
+        let planned: Vec<_> = plan.iter().collect();
+        (
+            planned[0].treatment() == Treatment::Replaced,
+            planned[1].found().unwrap().is_shadow(),
+        )
+    };
+    let trial = text("shadow_mode: true");
+    assert_eq!(seen(&rules(&trial), "x"), (false, true));
+    // Envoy's service does not look at the mode.
+    assert_eq!(seen(&envoy_rules(&trial), "x"), (true, true));
+    let shared = rules(&text("enforce: 50%"));
+    let all: Vec<_> = (0..64)
+        .map(|at| seen(&shared, &format!("value{at}")))
+        .collect();
+    assert!(all.contains(&(true, false)) && all.contains(&(false, true)));
+    assert!(!all.contains(&(true, true)) && !all.contains(&(false, false)));
+}
+
+#[test]
 fn a_request_without_domain_or_descriptors_is_refused() {
     let rules = ways();
     assert_eq!(
