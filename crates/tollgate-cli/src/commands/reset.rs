@@ -60,7 +60,7 @@ impl Reset {
             if !self.dry_run {
                 for state in &states {
                     // One command for each, because a cluster takes no keys of several slots.
-                    server.remove(&state.redis_key).await?;
+                    server.remove(state).await?;
                 }
             }
             Ok(states)

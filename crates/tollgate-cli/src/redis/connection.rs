@@ -9,6 +9,7 @@ use redis::{
 use tollgate::{Quota, store::StoredState};
 
 use super::{
+    entry::StateEntry,
     scan::Wanted,
     server::Looked,
     state_key::{Kind, StateKey},
@@ -155,26 +156,26 @@ impl Connection {
             let name = key.redis_key(&self.prefix);
             commands.cmd("PTTL").arg(&name);
             // Of a list, its length and the unit that has to leave before one more fits.
-            match key.kind {
-                Kind::LOG => {
-                    let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
-                    commands
-                        .cmd("LLEN")
-                        .arg(&name)
-                        .cmd("LINDEX")
-                        .arg(&name)
-                        .arg(last)
-                }
-                _ => commands.cmd("GET").arg(&name),
-            };
+            if key.kind.is_log() {
+                let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
+                commands
+                    .cmd("LLEN")
+                    .arg(&name)
+                    .cmd("LINDEX")
+                    .arg(&name)
+                    .arg(last);
+            } else {
+                commands.cmd("GET").arg(&name);
+            }
         }
         let mut results = self.pipeline(&mut commands).await?.into_iter();
         let mut next = || results.next().unwrap_or(Value::Nil);
         let look = |(_, key): &(Option<Quota>, StateKey)| {
             let (left, value) = (next(), next());
-            let marked = match key.kind {
-                Kind::LOG => next(),
-                _ => Value::Nil,
+            let marked = if key.kind.is_log() {
+                next()
+            } else {
+                Value::Nil
             };
             let expires_ms = match left {
                 // The state has expired meanwhile.
@@ -199,9 +200,11 @@ impl Connection {
         Ok(unit(&entry))
     }
 
-    pub(super) async fn remove(&mut self, key: &str) -> Result<(), Failure> {
-        let removed = self.command::<u64>(redis::cmd("DEL").arg(key)).await;
-        removed.map(drop)
+    pub(super) async fn remove(&mut self, state: &StateEntry) -> Result<(), Failure> {
+        let mut delete = redis::cmd("DEL");
+        // Both keys lie in one slot of a cluster.
+        delete.arg(&state.redis_key).arg(&state.held_key);
+        self.command::<u64>(&delete).await.map(drop)
     }
 
     /// Of a cluster, the master that has what is published is asked.
@@ -237,11 +240,11 @@ impl Connection {
 }
 
 fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
-    match (kind, value) {
-        (Kind::LOG, Value::Int(units)) => u64::try_from(*units)
+    match value {
+        Value::Int(units) if kind.is_log() => u64::try_from(*units)
             .ok()
             .map(|units| StoredState::SlidingLog { units }),
-        (_, Value::BulkString(value)) => StoredState::decode(kind.tag(), value),
+        Value::BulkString(value) => StoredState::decode(kind.tag(), value),
         _ => None,
     }
 }

@@ -29,6 +29,9 @@ pub(crate) struct StateEntry {
     /// The milliseconds until the state expires. Nothing is spent then.
     pub(crate) expires_ms: u64,
     pub(crate) redis_key: String,
+    /// The Redis key of the units that processes hold, when the policy is leased.
+    #[serde(skip)]
+    pub(super) held_key: Option<String>,
     /// Keeps the value that was read, to compare it with the next scan.
     #[serde(skip)]
     pub(crate) reading: Reading,
@@ -56,6 +59,7 @@ impl StateEntry {
             quota: quota.map(ToString::to_string),
             expires_ms,
             redis_key: key.redis_key(prefix),
+            held_key: key.held_key(prefix),
             reading,
             known_quota: quota.copied(),
         }
@@ -140,7 +144,7 @@ impl StateEntry {
         let key = StateKey {
             subject: subject.to_owned(),
             policy: policy.to_owned(),
-            kind: Kind::of(tollgate::Algorithm::FixedWindow),
+            kind: Kind::parse("f1").expect("a fixed window"),
         };
         let quota = limit.map(|limit| Quota::new(limit, Duration::from_secs(60)));
         let stored = StoredState::Window {

@@ -85,7 +85,7 @@ impl Limits {
             .filter_map(|rule| rule.policies())
             .flat_map(|policies| policies.iter())
         {
-            let kind = Kind::of(policy.algorithm());
+            let kind = Kind::of(policy);
             let quota = self
                 .of_rules
                 .entry((policy.name().to_owned(), kind))
@@ -133,7 +133,7 @@ impl Limits {
             let (name, quota) = (policy.name().to_owned(), policy.quota());
             let before = self
                 .of_services
-                .insert((name.clone(), Kind::of(policy.algorithm())), quota);
+                .insert((name.clone(), Kind::of(&policy)), quota);
             if let Some(before) = before.filter(|before| *before != quota) {
                 warnings.push(format!(
                     "policy {name} is published with {before} and {quota}, of which the newest is taken"
@@ -190,9 +190,8 @@ impl Limits {
         let (domain, entries) = entries(&key.subject)?;
         let descriptor: Descriptor<'_> = entries.into_iter().collect();
         let found = self.set.as_ref()?.find(&domain, &descriptor)?;
-        let is_same = |policy: &&Policy| {
-            policy.name() == key.policy && Kind::of(policy.algorithm()) == key.kind
-        };
+        let is_same =
+            |policy: &&Policy| policy.name() == key.policy && Kind::of(policy) == key.kind;
         found
             .rule()
             .policies()?

@@ -98,7 +98,7 @@ impl KeyOptions {
                 policy: policy.to_owned(),
                 kind,
             };
-            let keys = policies.map(|policy| key(Kind::of(policy.algorithm()), policy.name()));
+            let keys = policies.map(|policy| key(Kind::of(policy), policy.name()));
             return Ok(Named::States(keys.collect()));
         }
         let [text] = &self.key[..] else {

@@ -96,6 +96,7 @@ impl<'a> Scan<'a> {
                     Some(key) if wanted.has(&key) => states.push(key),
                     Some(_) => {}
                     None if key.starts_with(replicas.as_bytes()) => {}
+                    None if StateKey::is_held_key(self.server.prefix(), key) => {}
                     None => report.other_keys += 1,
                 }
             }

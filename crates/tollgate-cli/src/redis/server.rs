@@ -6,7 +6,9 @@ use clap::Args;
 use redis::Client;
 use tollgate::{Quota, store::StoredState};
 
-use super::{connection::Connection, scan::Wanted, state_key::StateKey, table::Table};
+use super::{
+    connection::Connection, entry::StateEntry, scan::Wanted, state_key::StateKey, table::Table,
+};
 use crate::failure::Failure;
 
 /// The options of all commands that use a server.
@@ -240,11 +242,12 @@ impl Server {
         }
     }
 
-    /// Removes a state.
-    pub(crate) async fn remove(&mut self, key: &str) -> Result<(), Failure> {
+    /// Removes a state, and with it what processes hold of a leased policy.
+    pub(crate) async fn remove(&mut self, state: &StateEntry) -> Result<(), Failure> {
         match self {
-            Self::Redis(redis) => redis.remove(key).await,
-            Self::Postgres(table) => table.remove(key).await,
+            Self::Redis(redis) => redis.remove(state).await,
+            // No store in PostgreSQL leases.
+            Self::Postgres(table) => table.remove(&state.redis_key).await,
         }
     }
 

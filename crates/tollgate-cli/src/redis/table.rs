@@ -164,9 +164,7 @@ impl Table {
             return Looked::Foreign;
         };
         let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
-        let marked_us = (kind == Kind::LOG)
-            .then(|| unit(&row.value, last))
-            .flatten();
+        let marked_us = kind.is_log().then(|| unit(&row.value, last)).flatten();
         Looked::State {
             stored,
             expires_ms,

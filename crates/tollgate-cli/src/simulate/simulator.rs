@@ -107,11 +107,14 @@ impl Simulator {
                 continue;
             };
             let tally = &mut self.tallies[*index];
-            if planned.treatment() == Treatment::Replaced {
-                tally.replaced += 1;
-            } else {
-                let is_denied = status.code() == Code::OverLimit || status.usage().shadow > 0;
-                tally.add(request.time_us, is_denied, found.key());
+            match planned.treatment() {
+                Treatment::Charged | Treatment::Unlimited => {
+                    let is_denied = status.code() == Code::OverLimit || status.usage().shadow > 0;
+                    tally.add(request.time_us, is_denied, found.key());
+                }
+                Treatment::Replaced => tally.replaced += 1,
+                // The network of the client decides, so the request does not reach the rule.
+                _ => {}
             }
         }
         if self.totals.requests.is_multiple_of(1 << 14) {

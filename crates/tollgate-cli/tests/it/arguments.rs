@@ -103,6 +103,41 @@ fn a_wrong_argument_ends_with_status_2_and_without_the_password() {
     }
 }
 
+#[test]
+fn a_wrong_argument_is_told_without_the_query_of_its_url() {
+    for (arguments, shown) in [
+        // The option that names the server was forgotten.
+        (
+            &["top", "postgres://db/shop?user=a&password=hunter2"][..],
+            "'postgres://db/shop?***'",
+        ),
+        (
+            &["top", "redis+unix:///run/r.sock?pass=hunter2"][..],
+            "'redis+unix:///run/r.sock?***'",
+        ),
+        (
+            &["enforce", "search", "postgres://db/shop?password=\"hunter2"][..],
+            "got \"postgres://db/shop?***",
+        ),
+        (
+            &["who", "--timeout=redis://ann:hunter2@h?pass=hunter2"][..],
+            "'redis://***@h?***'",
+        ),
+        (
+            &["check", "f", "--format", "redis://ann:hunter2?x@h"][..],
+            "'redis://***'",
+        ),
+        (
+            &["explain", "postgres://db/shop?password=hunter2", "a=b"][..],
+            "error: postgres://db/shop?***: ",
+        ),
+    ] {
+        let run = tollgate(arguments);
+        run.assert_failed(shown);
+        assert!(!run.stderr.contains("hunter2"), "{}", run.stderr);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::{Cost, Key, Limiter, Policy, Quota, RedisStore, testing::ALGORITHMS};
+use tollgate::{Cost, Key, Lease, Limiter, Policy, Quota, RedisStore, testing::ALGORITHMS};
 use tollgate_rules::{Descriptor, RuleLimiter, RuleSet, Rules};
-use tollgate_tests::{RedisServer, no_server};
+use tollgate_tests::{RedisServer, no_server, wait};
 
 use super::{File, Run, SHOP, tollgate};
 
@@ -344,6 +344,96 @@ async fn a_key_is_found_by_its_entries_and_the_rules() {
 
     let run = filled.run(&[&["reset"], &arguments[..]].concat());
     assert_eq!((run.status, filled.keys()), (0, 0), "{}", run.stderr);
+}
+
+#[tokio::test]
+async fn a_leased_state_is_shown_and_reset_for_every_algorithm() {
+    if no_server() {
+        return;
+    }
+    let filled = Filled::new().await;
+    for algorithm in ALGORITHMS {
+        if !algorithm.is_leasable() {
+            continue;
+        }
+        let policy = Policy::try_new("api", algorithm, Quota::new(800, LONG)).unwrap();
+        let limiter = filled.limiter(policy.try_leased(Lease::new()).unwrap());
+        let text = algorithm.to_string();
+        let _ = limiter.check(&*text).cost(Cost::new(3)).await.unwrap();
+        // Nothing is held, so nothing is spent beside what the server knows.
+        filled.store.release_leases().await.unwrap();
+        for quota in [&[][..], &["--policy", "api=800/3650d"]] {
+            let arguments = [&["peek", &text, "--format", "json"], quota].concat();
+            let json = filled.run(&arguments).json();
+            assert_eq!(json["states"].as_array().map(Vec::len), Some(1), "{text}");
+            let state = &json["states"][0];
+            assert_eq!(state["spent"].as_u64(), Some(3), "{json}");
+            assert_eq!(state["limit"].as_u64(), (!quota.is_empty()).then_some(800));
+            assert!(text.starts_with(state["algorithm"].as_str().unwrap()));
+        }
+        let reset = filled.run(&["reset", &text]);
+        reset.assert_printed(0, "l1, 3 spent\n");
+        assert_eq!(filled.keys(), 0, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_frees_the_units_that_processes_hold() {
+    if no_server() {
+        return;
+    }
+    let filled = Filled::new().await;
+    // They come back by themselves after half a minute.
+    let lease = Lease::new().generation(Duration::from_secs(60));
+    let policy = Policy::token_bucket("api", Quota::new(10_000, LONG)).leased(lease);
+    let limiter = filled.limiter(policy.clone());
+    let held = ["EXISTS", "tollgate:{acme}:api:t1l1:o"];
+    wait::until_async("held units", Duration::from_secs(60), async || {
+        assert!(limiter.check("acme").await.unwrap().is_allowed());
+        filled.server.command(&held).int() == 1
+    })
+    .await;
+    let reset = filled.run(&["reset", "acme"]);
+    reset.assert_printed(0, "removed tollgate:{acme}:api:t1l1, ");
+    let other = Filled {
+        store: RedisStore::connect(filled.server.url()).await.unwrap(),
+        ..filled
+    };
+    let fresh = other.limiter(policy).peek("acme").await.unwrap();
+    assert_eq!(fresh.state("api").unwrap().remaining(), 10_000);
+}
+
+#[tokio::test]
+async fn a_leased_state_is_found_by_its_entries_and_the_rules() {
+    if no_server() {
+        return;
+    }
+    let filled = Filled::new().await;
+    let rule = "{key: tenant, rate_limit: {quota: 800/3650d, lease: true}}";
+    let text = format!("domain: shop\ndescriptors: [{rule}]\n");
+    let file = File::new("rules.yaml", text);
+    let rules = Rules::new(RuleSet::load(file.path()).unwrap());
+    let limiter = RuleLimiter::builder(rules, filled.store.clone())
+        .deadline(Duration::from_secs(60))
+        .build();
+    let request = [Descriptor::from([("tenant", "acme")])];
+    let _ = limiter.check("shop", &request, 3).await.unwrap();
+    filled.store.release_leases().await.unwrap();
+
+    let rules = ["--rules", file.path()];
+    let top = filled.run(&[&["top", "--format", "json"][..], &rules].concat());
+    let peek = filled.run(&[&["peek", "tenant=acme", "--format", "json"][..], &rules].concat());
+    for json in [top.json(), peek.json()] {
+        let state = &json["states"][0];
+        assert_eq!(
+            (state["spent"].as_u64(), state["limit"].as_u64()),
+            (Some(3), Some(800)),
+            "{json}"
+        );
+    }
+    let reset = filled.run(&[&["reset", "tenant=acme"][..], &rules].concat());
+    reset.assert_printed(0, "l1, 3 spent\n");
+    assert_eq!(filled.keys(), 0);
 }
 
 #[tokio::test]

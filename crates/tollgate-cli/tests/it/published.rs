@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Enforcement, Limiter, Policy, Quota, RedisStore};
+use tollgate::{Cost, Enforcement, Lease, Limiter, Policy, Quota, RedisStore};
 use tollgate_tests::{Process, RedisCluster, RedisServer, no_server, wait};
 
 use super::{Run, tollgate, watch::top, with_published_limits};
@@ -93,6 +93,26 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
         reset.stdout
     );
     assert!(published(&server, &["who"]).stdout.starts_with("0 limited"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_limit_of_a_leased_policy_is_that_of_its_states() {
+    if no_server() {
+        return;
+    }
+    let server = RedisServer::start();
+    let quota = Quota::new(80, Duration::from_secs(3_650 * 86_400));
+    let limiter = Limiter::builder(RedisStore::connect(server.url()).await.unwrap())
+        .policies(Policy::fixed_window("day", quota).leased(Lease::new()))
+        .name("leased")
+        .published()
+        .deadline(PATIENCE)
+        .build();
+    let all = limiter.check("acme").cost(Cost::new(80)).await.unwrap();
+    assert!(all.is_allowed());
+    let who = published(&server, &["who"]);
+    who.assert_printed(0, "acme  day     fixed_window  80/3650d\n");
+    who.assert_printed(0, "\n1 limited, of 1 states\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -429,6 +429,52 @@ fn a_rule_in_shadow_mode_is_told_and_denies_nothing() {
 }
 
 #[test]
+fn requests_of_allowed_and_denied_networks_reach_no_rule() {
+    let networks = "networks: {allow: [192.0.2.1], deny: [192.0.2.2]}\nrate_limits:";
+    let rules = File::new("rules.yaml", BY_IP.replace("rate_limits:", networks));
+    let trace = combined("192.0.2.1", 40) + &combined("192.0.2.2", 25);
+    let trace = File::new("access.log", trace + &combined("192.0.2.3", 12));
+    let json = simulate(&rules, &trace, &["--suggest", "0", "--format", "json"]).json();
+    // All of the denied network, and two above the limit.
+    assert_eq!(
+        (json["requests"].as_u64(), json["denied"].as_u64()),
+        (Some(77), Some(27)),
+        "{json}"
+    );
+    let rule = &json["rules"][0];
+    assert_eq!(
+        (rule["requests"].as_u64(), rule["denied"].as_u64()),
+        (Some(12), Some(2)),
+        "{json}"
+    );
+    assert_eq!(rule["denied_keys"].as_u64(), Some(1), "{json}");
+    assert_eq!(rule["suggestions"][0]["suggested"], "12/min", "{json}");
+}
+
+#[test]
+fn an_unlimited_rule_is_told_with_its_requests_and_a_replaced_one_without() {
+    let rules = "\
+domain: shop
+descriptors:
+- {key: all, rate_limit: {name: all, quota: 1/min}}
+- {key: ip, rate_limit: {unlimited: true, replaces: [{name: all}]}}
+";
+    let rules = File::new("rules.yaml", rules);
+    let trace = File::new("access.log", combined("192.0.2.1", 25));
+    let descriptors = ["--descriptor", "all=x", "--descriptor", "ip={ip}"];
+    let json = simulate(
+        &rules,
+        &trace,
+        &[&descriptors[..], &["--format", "json"]].concat(),
+    )
+    .json();
+    assert_eq!(json["denied"].as_u64(), Some(0), "{json}");
+    let counts = |rule: &Value| (rule["requests"].as_u64(), rule["replaced"].as_u64());
+    assert_eq!(counts(&json["rules"][0]), (Some(0), Some(25)), "{json}");
+    assert_eq!(counts(&json["rules"][1]), (Some(25), Some(0)), "{json}");
+}
+
+#[test]
 fn hostile_lines_are_counted_with_a_reason_and_cost_no_memory() {
     let rules = File::new("rules.yaml", BY_IP);
     let good = combined("192.0.2.1", 12);

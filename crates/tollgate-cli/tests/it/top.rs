@@ -146,6 +146,46 @@ fn keys_of_other_programs_are_left_out_and_counted() {
 }
 
 #[test]
+fn the_units_that_processes_hold_of_a_leased_policy_are_no_key_of_another_program() {
+    if no_server() {
+        return;
+    }
+    let server = RedisServer::start();
+    fill(
+        &server,
+        [
+            ("tollgate:{acme}:api:f1".to_owned(), 5),
+            ("tollgate:{acme}:api:f1l1".to_owned(), 6),
+            ("tollgate:{acme}:api:f1l1:o".to_owned(), 7),
+            // A leaky bucket cannot be leased.
+            ("tollgate:{acme}:api:l1l1".to_owned(), 8),
+            ("tollgate:{acme}:api:f1:o".to_owned(), 9),
+        ],
+    );
+    let run = tollgate(["top", "--redis", &server.url()]);
+    run.assert_printed(0, "\n2 states, 2 keys of other programs left out\n");
+    let url = server.url();
+    let key = "tollgate:{acme}:api:f1l1";
+    let json = tollgate(["peek", key, "--redis", &url, "--format", "json"]).json();
+    assert_eq!(json["states"].as_array().map(Vec::len), Some(1), "{json}");
+    let state = &json["states"][0];
+    assert_eq!(
+        (&state["redis_key"], &state["algorithm"], &state["spent"]),
+        (&key.into(), &"fixed_window".into(), &6.into())
+    );
+    let reset = tollgate(["reset", "acme", "--redis", &url]);
+    reset.assert_printed(0, "removed tollgate:{acme}:api:f1l1, 6 spent\n");
+    let left = server.command(&["KEYS", "*"]);
+    let mut left: Vec<_> = left.items().iter().map(|key| key.text()).collect();
+    left.sort();
+    assert_eq!(
+        left,
+        ["tollgate:{acme}:api:f1:o", "tollgate:{acme}:api:l1l1"],
+        "the keys of other programs"
+    );
+}
+
+#[test]
 fn a_prefix_is_no_pattern() {
     if no_server() {
         return;
