@@ -81,7 +81,8 @@ pub(crate) fn service(
         .deadline(settings.store.deadline);
     let answers = &settings.answers;
     let mut service = RateLimitService::builder(limiter.build())
-        .standard_headers(answers.standard_headers)
+        // Where every request passes, no limit is shown.
+        .standard_headers(answers.standard_headers && !settings.rules.shadow_mode)
         .dynamic_metadata(answers.response_dynamic_metadata)
         .max_descriptors(settings.listen.max_descriptors)
         .max_message_bytes(settings.listen.max_message_bytes);

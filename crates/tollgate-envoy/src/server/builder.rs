@@ -75,21 +75,22 @@ impl ServerBuilder {
     /// Closes connections of gRPC after this time, changed by up to a tenth. The default is 24
     /// hours.
     ///
-    /// Calls that are under way have `grace` more, which is one hour by default.
+    /// Calls that are under way have `grace` more, which is one hour by default. For both, zero is
+    /// no limit, as in gRPC for Go.
     pub fn max_connection_age(mut self, age: Duration, grace: Duration) -> Self {
-        self.options.max_connection_age = age;
-        self.options.max_connection_age_grace = grace;
+        self.options.max_connection_age = unlimited_if_zero(age);
+        self.options.max_connection_age_grace = unlimited_if_zero(grace);
         self
     }
 
     /// Sets the time without a new call after which a connection of gRPC is closed. The default is
-    /// 15 minutes.
+    /// 15 minutes, and zero is no limit.
     ///
     /// The connection is closed after one to two times this time. Calls that are still under way
     /// have the grace of [`max_connection_age`](Self::max_connection_age). A connection without any
     /// call is closed after one minute at most.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        self.options.idle_timeout = timeout;
+        self.options.idle_timeout = unlimited_if_zero(timeout);
         self
     }
 
@@ -170,6 +171,11 @@ impl ServerBuilder {
             options: self.options,
         })
     }
+}
+
+/// Returns the longest time for zero.
+fn unlimited_if_zero(time: Duration) -> Duration {
+    if time.is_zero() { Duration::MAX } else { time }
 }
 
 impl std::fmt::Debug for ServerBuilder {

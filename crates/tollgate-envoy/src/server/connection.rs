@@ -127,12 +127,10 @@ impl Connections {
     async fn over(&self, calls: &AtomicU64, is_full: watch::Receiver<bool>) -> Duration {
         let Lifetimes { age, grace, .. } = self.lifetimes;
         let mut end = self.end.clone();
-        // Connections that began at one moment do not end at one moment.
-        let age = age.mul_f64(0.9 + 0.2 * fastrand::f64());
         tokio::select! {
             // The server limits the time of all calls.
             _ = end.wait_for(|is_over| *is_over) => Duration::MAX,
-            () = sleep(age) => grace,
+            () = sleep(spread(age)) => grace,
             grace = self.idle(calls) => grace,
             () = gives_way(calls, is_full) => FAREWELL,
         }
@@ -156,6 +154,13 @@ impl Connections {
     }
 }
 
+/// Changes an age by up to a tenth, so that connections that began at one moment do not end at one
+/// moment.
+fn spread(age: Duration) -> Duration {
+    let seconds = age.as_secs_f64() * (0.9 + 0.2 * fastrand::f64());
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
 /// Waits until the port is full, while the client makes no call. A client that has made one does
 /// not give way.
 async fn gives_way(calls: &AtomicU64, mut is_full: watch::Receiver<bool>) {
@@ -169,5 +174,25 @@ async fn gives_way(calls: &AtomicU64, mut is_full: watch::Receiver<bool>) {
 fn log(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = result {
         tracing::debug!(%error, "a connection failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_of_any_length_is_changed_by_a_tenth_at_most() {
+        for age in [
+            Duration::ZERO,
+            Duration::from_secs(24 * 3_600),
+            Duration::MAX,
+        ] {
+            let bounds = age.mul_f64(0.89)..=age.saturating_add(age / 9);
+            for _ in 0..100 {
+                let changed = spread(age);
+                assert!(bounds.contains(&changed), "{age:?}: {changed:?}");
+            }
+        }
     }
 }

@@ -9,7 +9,8 @@ use super::ServerError;
 pub enum GrpcListen {
     /// At a host and a port. Port 0 is any free one.
     Tcp(String, u16),
-    /// At a Unix socket. A socket that an earlier process left there is replaced.
+    /// At a Unix socket. A socket that an earlier process left there is replaced. The file is
+    /// removed as soon as the server accepts no connection.
     Unix(PathBuf),
 }
 
@@ -87,6 +88,17 @@ impl Listener {
             }
             Self::Unix(_, path) => GrpcListen::Unix(path.clone()),
         })
+    }
+}
+
+impl Drop for Listener {
+    /// Removes the file of a Unix socket. The socket still listens, so the file is not yet that of
+    /// a next process, which replaces one on which nobody listens.
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

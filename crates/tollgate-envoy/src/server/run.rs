@@ -96,10 +96,7 @@ impl Server {
             options,
         } = self;
         let Listeners {
-            grpc,
-            grpc_place,
-            tls,
-            pages,
+            grpc, tls, pages, ..
         } = listeners;
         let metrics = service.metrics().clone();
         let routes = grpc::routes(service, &health).await?;
@@ -153,10 +150,6 @@ impl Server {
             result
         };
         let drained = timeout(options.drain_timeout, all).await;
-        if let GrpcListen::Unix(path) = grpc_place {
-            // It is gone already, or the next process replaces it.
-            let _ = std::fs::remove_file(path);
-        }
         drained.unwrap_or_else(|_| {
             tracing::warn!(
                 after_ms = options.drain_timeout.as_millis(),

@@ -51,6 +51,9 @@ impl RateLimitServiceBuilder {
     /// `Retry-After`. The default is `false`.
     ///
     /// `RateLimit-Policy` and `RateLimit` have the form that `tollgate-tower` writes by default.
+    /// Limits in shadow mode are not shown. Leave the fields off where
+    /// [`GlobalModes::shadow`](tollgate_rules::GlobalModes::shadow) lets every request pass: they
+    /// would show limits that deny nothing.
     pub fn standard_headers(mut self, is_on: bool) -> Self {
         self.0.headers.has_standard = is_on;
         self

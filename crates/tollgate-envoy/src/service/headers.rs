@@ -1,7 +1,7 @@
-use std::fmt::Write as _;
+use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 
-use tollgate::Decision;
-use tollgate_rules::{Code, Plan, RuleDecision};
+use tollgate::{Decision, Policy, limiter::PolicyState};
+use tollgate_rules::{Code, Match, Plan, RuleDecision};
 use tonic::metadata::errors::InvalidMetadataKey;
 
 use super::answer::{reset_after, whole_seconds};
@@ -94,7 +94,7 @@ impl Headers {
             add_limit(fields, names, plan, decision);
         }
         if self.has_standard {
-            add_standard(fields, decision);
+            add_standard(fields, plan, decision);
         }
     }
 }
@@ -116,30 +116,39 @@ fn add_limit(
     fields.push(field(&names.reset, whole_seconds(reset)));
 }
 
-/// Adds the policies that were checked. To a denial, it adds only the policies of the descriptors
-/// that deny.
-fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
-    let is_allowed = decision.is_allowed();
-    let shown = decision
-        .verdict()
-        .statuses()
-        .iter()
-        .zip(decision.decisions());
-    let shown = shown.filter(|(status, _)| is_allowed || status.code() == Code::OverLimit);
+/// Adds the policies of the descriptors that pass. To a denial, it adds only those of the
+/// descriptors that deny.
+///
+/// Limits in shadow mode are omitted, and so are quotas over their limit that do not deny. A policy
+/// that limits several descriptors stands once, with its strictest state.
+fn add_standard(fields: &mut Vec<HeaderValue>, plan: &Plan<'_>, decision: &RuleDecision) {
+    let statuses = decision.verdict().statuses();
+    let mut shown: Vec<PolicyState<'_>> = Vec::new();
+    for ((planned, status), decided) in plan.iter().zip(statuses).zip(decision.decisions()) {
+        let passes = status.code() == Code::Ok;
+        let is_shadow = planned.charged().is_some_and(Match::is_shadow);
+        if is_shadow || passes != decision.is_allowed() {
+            continue;
+        }
+        for state in decided.iter().flat_map(Decision::states) {
+            let name = state.policy().name();
+            let same = shown.iter_mut().find(|held| held.policy().name() == name);
+            match same {
+                Some(held) => *held = stricter(*held, state),
+                None => shown.push(state),
+            }
+        }
+    }
     let (mut policies, mut states) = (String::new(), String::new());
-    for state in shown
-        .filter_map(|(_, decision)| decision.as_ref())
-        .flat_map(Decision::states)
-    {
-        let (name, quota) = (state.policy().name(), state.policy().quota());
+    for state in shown {
+        let name = state.policy().name();
         let gap = if policies.is_empty() { "" } else { ", " };
-        let (window, reset) = (
-            whole_seconds(quota.period()),
-            whole_seconds(state.next_unit_after()),
-        );
+        let (units, window) = units_and_window(state.policy());
+        let window = whole_seconds(window);
+        let reset = whole_seconds(state.next_unit_after());
         // Writing to memory cannot fail. The name of a policy has no character that a text must
         // escape.
-        let _ = write!(policies, "{gap}\"{name}\";q={};w={window}", quota.amount());
+        let _ = write!(policies, "{gap}\"{name}\";q={units};w={window}");
         let _ = write!(states, "{gap}\"{name}\";r={};t={reset}", state.remaining());
     }
     if !policies.is_empty() {
@@ -157,9 +166,72 @@ fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
     }
 }
 
+/// Returns the stricter one of two states: a longer wait is stricter, and then fewer units left.
+fn stricter<'a>(first: PolicyState<'a>, second: PolicyState<'a>) -> PolicyState<'a> {
+    let strictness = |state: &PolicyState<'_>| {
+        let is_spent = state.remaining() == 0;
+        let wait = is_spent.then(|| state.next_unit_after());
+        (wait, Reverse(state.remaining()))
+    };
+    if strictness(&second) > strictness(&first) {
+        second
+    } else {
+        first
+    }
+}
+
+/// Returns the `q` and the `w` of a policy, as `tollgate-tower` writes them: the most units that
+/// can be had at once, and the time in which so many accrue.
+///
+/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`.
+fn units_and_window(policy: &Policy) -> (u64, Duration) {
+    let quota = policy.quota();
+    let (amount, burst, period) = (quota.amount(), quota.burst(), quota.period());
+    if burst <= amount {
+        return (amount, period);
+    }
+    let window = if policy.algorithm().is_continuous() {
+        (u128::from(burst) * period.as_nanos()).div_ceil(u128::from(amount))
+    } else {
+        u128::from(burst.div_ceil(amount)) * period.as_nanos()
+    };
+    (
+        burst,
+        u64::try_from(window).map_or(Duration::MAX, Duration::from_nanos),
+    )
+}
+
 fn field(name: &str, value: u64) -> HeaderValue {
     HeaderValue {
         key: name.to_owned(),
         value: value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Quota;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_is_described_by_the_most_units_at_once_and_the_time_in_which_they_accrue() {
+        let second = Duration::from_secs(1);
+        for (amount, burst, units, window) in [
+            (5, 10, 10, 2 * second),
+            (5, 5, 5, second),
+            (5, 1, 5, second),
+            (3, 4, 4, Duration::from_nanos(1_333_333_334)),
+        ] {
+            let quota = Quota::per_second(amount).with_burst(burst);
+            assert_eq!(
+                units_and_window(&Policy::token_bucket("a", quota)),
+                (units, window),
+                "{amount} burst {burst}"
+            );
+        }
+        let quota = Quota::per_second(5).with_burst(7);
+        let policy = Policy::interval_bucket("a", quota);
+        assert_eq!(units_and_window(&policy), (7, 2 * second));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use prost_types::value::Kind;
+use tollgate::MemoryStore;
 use tollgate_envoy::{
     LimitHeaderNames, RateLimitService,
     proto::ratelimit::{
@@ -11,9 +12,9 @@ use tollgate_envoy::{
         rate_limit_response::{Code, rate_limit::Unit},
     },
 };
-use tollgate_rules::Compat;
+use tollgate_rules::{Compat, GlobalModes, RuleLimiter};
 
-use crate::support::{RULES, Running, descriptor, limiter, request, service, tenant};
+use crate::support::{RULES, Running, descriptor, limiter, request, rules, service, tenant};
 
 fn fields(response: &RateLimitResponse) -> Vec<(String, String)> {
     response
@@ -244,6 +245,67 @@ async fn standard_header_fields_tell_the_policies_and_an_exact_wait() {
             .unwrap(),
     );
     assert!(never.is_empty(), "{never:?}");
+}
+
+#[tokio::test]
+async fn standard_header_fields_omit_limits_in_shadow_mode() {
+    let text = "
+domain: shop
+descriptors:
+  - {key: tried, shadow_mode: true, rate_limit: {name: tried, quota: 1/d}}
+  - {key: route, rate_limit: {name: routes, quota: 1000/h}}
+";
+    let service = RateLimitService::builder(limiter(text, Compat::Native))
+        .standard_headers(true)
+        .build();
+    let both = request([descriptor("tried", "a"), descriptor("route", "a")]);
+    // The second request is over the limit in shadow mode.
+    for _ in 0..2 {
+        let response = service.decide(&both).await.unwrap();
+        assert_eq!(response.overall_code(), Code::Ok);
+        let told = fields(&response);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].1.starts_with("\"routes\";q="), "{told:?}");
+        assert!(told[1].1.starts_with("\"routes\";r="), "{told:?}");
+        assert!(!format!("{told:?}").contains("tried"), "{told:?}");
+    }
+    // Nor do they show a denial that only the global mode lets pass.
+    let modes = GlobalModes {
+        shadow: true,
+        ..GlobalModes::default()
+    };
+    let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), MemoryStore::new());
+    let service = RateLimitService::builder(limiter.modes(modes).build())
+        .standard_headers(true)
+        .build();
+    service.decide(&tenant("once")).await.unwrap();
+    let response = service.decide(&tenant("once")).await.unwrap();
+    assert_eq!(response.overall_code(), Code::Ok);
+    let told = fields(&response);
+    assert!(told.is_empty(), "{told:?}");
+}
+
+#[tokio::test]
+async fn standard_header_fields_name_a_policy_once_with_its_strictest_state() {
+    let text = "
+domain: shop
+descriptors:
+  - {key: tenant, rate_limit: {name: tenants, quota: 5/d burst 10}}
+";
+    let service = RateLimitService::builder(limiter(text, Compat::Native))
+        .standard_headers(true)
+        .build();
+    let spent = request([descriptor("tenant", "spent")]);
+    service.decide(&spent).await.unwrap();
+    for (names, remaining) in [(["spent", "fresh"], 8), (["fresh", "spent"], 7)] {
+        let both = request(names.map(|name| descriptor("tenant", name)));
+        let told = fields(&service.decide(&both).await.unwrap());
+        // Two days give back the burst, which is the most that can be left.
+        assert_eq!(told[0].1, "\"tenants\";q=10;w=172800", "{names:?}");
+        let (state, _) = told[1].1.split_once(";t=").unwrap();
+        assert_eq!(state, format!("\"tenants\";r={remaining}"), "{names:?}");
+        assert_eq!(told[1].1.matches("tenants").count(), 1, "{told:?}");
+    }
 }
 
 #[tokio::test]

@@ -136,6 +136,43 @@ async fn idle_connections_are_closed_and_calls_that_last_have_a_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_time_of_zero_and_the_longest_one_are_no_limit_of_a_connection() {
+    for time in [Duration::ZERO, Duration::MAX] {
+        let server = Running::start_with(service(), |server| {
+            server.max_connection_age(time, time).idle_timeout(time)
+        })
+        .await;
+        let stream = TcpStream::connect(server.grpc.to_string()).await.unwrap();
+        let (mut client, mut connection) = h2::client::handshake(stream).await.unwrap();
+        let request = http::Request::post("http://test/none").body(()).unwrap();
+        let (response, _) = client.send_request(request, true).unwrap();
+        let answered = async {
+            drop(response.await.unwrap());
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = answered => {}
+            ended = timeout(IDLE, &mut connection) => {
+                assert!(ended.is_err(), "{time:?}: {ended:?}");
+            }
+        }
+    }
+    // The call goes on after the age of its connection.
+    let age = Duration::from_secs(100);
+    let server = Running::start_with(service(), |server| {
+        server.max_connection_age(age, Duration::ZERO)
+    })
+    .await;
+    let mut health = HealthClient::new(server.channel().await);
+    let asked = HealthCheckRequest {
+        service: "ratelimit".to_owned(),
+    };
+    let mut watch = health.watch(asked).await.unwrap().into_inner();
+    watch.message().await.unwrap().unwrap();
+    timeout(IDLE, watch.message()).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_request_over_http_is_given_up() {
     let server = Running::start(service()).await;
     for (sent, expected) in [

@@ -2,16 +2,21 @@
 
 use std::process::Command;
 
-use tokio::{io::AsyncReadExt, net::TcpListener, time::timeout};
-use tollgate_envoy::proto::ratelimit::rate_limit_response::Code;
+use tokio::{
+    io::AsyncReadExt,
+    net::{TcpListener, UnixStream},
+    time::timeout,
+};
+use tollgate_envoy::{GrpcListen, proto::ratelimit::rate_limit_response::Code};
 use tollgate_tests::{Process, wait};
+use tonic::transport::Endpoint;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
 use crate::{
     program::{Files, RULES, channel, command, decide, is_healthy, place, start, until_healthy},
-    support::{LIMIT, http},
+    support::{LIMIT, Running, http, service},
 };
 
 /// Starts the program with these arguments, and waits until it is healthy.
@@ -105,6 +110,37 @@ async fn sigquit_ends_the_program_without_the_delay_and_in_order() {
         .await
         .unwrap();
     assert_eq!(status.code(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn the_socket_of_a_successor_stays_when_the_last_calls_have_ended() {
+    let files = Files::new();
+    let socket = files.0.path().join("rls.sock");
+    let listen = GrpcListen::Unix(socket.clone());
+    let mut old = Running::start_with(service(), |server| {
+        server.grpc(listen.clone()).drain_timeout(LIMIT)
+    })
+    .await;
+    let uri = format!("unix://{}", socket.display());
+    let channel = Endpoint::from_shared(uri).unwrap().connect().await.unwrap();
+    let mut client = HealthClient::new(channel);
+    // A watch is a call that lasts until the client ends it.
+    let request = HealthCheckRequest {
+        service: "ratelimit".to_owned(),
+    };
+    let watch = client.watch(request).await.unwrap();
+    drop(old.end.take());
+    wait::until_async("a closed listener", LIMIT, async || {
+        UnixStream::connect(&socket).await.is_err()
+    })
+    .await;
+    let new = Running::start_with(service(), |server| server.grpc(listen.clone())).await;
+    assert!(!old.served.is_finished());
+    drop((watch, client));
+    timeout(LIMIT, old.served).await.unwrap().unwrap().unwrap();
+    UnixStream::connect(&socket).await.unwrap();
+    new.end().await.unwrap();
     assert!(!socket.exists());
 }
 

@@ -483,6 +483,26 @@ async fn grpc_is_served_at_a_socket_that_an_earlier_process_left() {
     assert!(UnixStream::connect(&socket).is_err());
 }
 
+#[tokio::test]
+async fn in_shadow_mode_no_header_field_shows_a_limit() {
+    for (mode, expected) in [("--shadow-mode=false", 2), ("--shadow-mode", 0)] {
+        let files = Files::new();
+        let mut command = command();
+        command
+            .arg("--rules")
+            .arg(files.write("rules.yaml", RULES))
+            .args(["--standard-headers", mode]);
+        let process = start(command);
+        until_healthy(&process).await;
+        let answer = RateLimitServiceClient::new(channel(&process).await)
+            .should_rate_limit(tenant("acme"))
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(answer.response_headers_to_add.len(), expected, "{mode}");
+    }
+}
+
 #[test]
 fn wrong_settings_end_the_program_with_the_reason() {
     let files = Files::new();

@@ -35,11 +35,11 @@ pub(crate) struct ListenArguments {
     #[arg(long, env, default_value_t = 8081, value_name = "PORT")]
     pub(crate) grpc_port: u16,
 
-    /// Closes connections of gRPC after this time
+    /// Closes connections of gRPC after this time. 0 is no limit
     #[arg(long, env, default_value = "24h", value_parser = duration, value_name = "DURATION")]
     pub(crate) grpc_max_connection_age: Duration,
 
-    /// Sets how long calls may go on after --grpc-max-connection-age
+    /// Sets how long calls may go on after --grpc-max-connection-age. 0 is no limit
     #[arg(long, env, default_value = "1h", value_parser = duration, value_name = "DURATION")]
     pub(crate) grpc_max_connection_age_grace: Duration,
 
@@ -68,7 +68,7 @@ pub(crate) struct ListenArguments {
     #[arg(long, env = "TOLLGATE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Closes connections of gRPC without a new call for this time
+    /// Closes connections of gRPC without a new call for this time. 0 is no limit
     #[arg(
         long, env = "TOLLGATE_IDLE_TIMEOUT", default_value = "15m", value_parser = duration, value_name = "DURATION"
     )]
