@@ -32,7 +32,7 @@ const LOGIN: Policy = Policy::token_bucket("login", Quota::per_minute(5));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Outages, and the reason of each response 500, stand in the log.
+    // The log shows outages, and why a response was 500.
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();

@@ -221,8 +221,9 @@ impl<'a> CheckBuilder<'a> {
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers already wait for room, the call
     /// returns a denial at once. A denied request is not charged, and its `retry_after` is the time
     /// after which the same call would be admitted. A denial is `Ok`: call
-    /// [`into_result`](Decision::into_result) so that `?` ends the work. The store has 1 s for its
-    /// answer, unless a [deadline](crate::LimiterBuilder::deadline) is set.
+    /// [`into_result`](Decision::into_result) so that `?` ends the work. If `max_wait` is 1 s or
+    /// longer, the store has 1 s for its answer, unless a
+    /// [deadline](crate::LimiterBuilder::deadline) is set.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
