@@ -150,9 +150,10 @@ fn law_12_a_stored_debt_is_read_without_its_mark() {
 /// The quotas of an algorithm of which the second holds less, at the same rate.
 fn lowered(dice: &mut Dice, algorithm: Algorithm) -> [PolicySet; 2] {
     let burst = 2 + dice.below(9);
-    let quota = |units: u64| match algorithm.has_burst() {
-        true => Quota::per_second(10).with_burst(units),
-        false => Quota::new(units, Duration::from_secs(1)),
+    let quota = |units: u64| match algorithm {
+        Algorithm::IntervalBucket => Quota::new(2, Duration::from_millis(200)).with_burst(units),
+        _ if algorithm.has_burst() => Quota::per_second(10).with_burst(units),
+        _ => Quota::new(units, Duration::from_secs(1)),
     };
     [10, burst.min(9)].map(|units| {
         PolicySet::from(Policy::try_new("p", algorithm, quota(units)).expect("a policy"))
