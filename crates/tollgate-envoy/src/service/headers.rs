@@ -1,6 +1,6 @@
-use std::{cmp::Reverse, fmt::Write as _, time::Duration};
+use std::{cmp::Reverse, fmt::Write as _};
 
-use tollgate::{Decision, Policy, limiter::PolicyState};
+use tollgate::{Decision, limiter::PolicyState};
 use tollgate_rules::{Code, Match, Plan, RuleDecision};
 use tonic::metadata::errors::InvalidMetadataKey;
 
@@ -143,7 +143,7 @@ fn add_standard(fields: &mut Vec<HeaderValue>, plan: &Plan<'_>, decision: &RuleD
     for state in shown {
         let name = state.policy().name();
         let gap = if policies.is_empty() { "" } else { ", " };
-        let (units, window) = units_and_window(state.policy());
+        let (units, window) = state.policy().units_and_window();
         let window = whole_seconds(window);
         let reset = whole_seconds(state.next_unit_after());
         // Writing to memory cannot fail. The name of a policy has no character that a text must
@@ -180,58 +180,9 @@ fn stricter<'a>(first: PolicyState<'a>, second: PolicyState<'a>) -> PolicyState<
     }
 }
 
-/// Returns the `q` and the `w` of a policy, as `tollgate-tower` writes them: the most units that
-/// can be had at once, and the time in which so many accrue.
-///
-/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`.
-fn units_and_window(policy: &Policy) -> (u64, Duration) {
-    let quota = policy.quota();
-    let (amount, burst, period) = (quota.amount(), quota.burst(), quota.period());
-    if burst <= amount {
-        return (amount, period);
-    }
-    let window = if policy.algorithm().is_continuous() {
-        (u128::from(burst) * period.as_nanos()).div_ceil(u128::from(amount))
-    } else {
-        u128::from(burst.div_ceil(amount)) * period.as_nanos()
-    };
-    (
-        burst,
-        u64::try_from(window).map_or(Duration::MAX, Duration::from_nanos),
-    )
-}
-
 fn field(name: &str, value: u64) -> HeaderValue {
     HeaderValue {
         key: name.to_owned(),
         value: value.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate::Quota;
-
-    use super::*;
-
-    #[test]
-    fn a_policy_is_described_by_the_most_units_at_once_and_the_time_in_which_they_accrue() {
-        let second = Duration::from_secs(1);
-        for (amount, burst, units, window) in [
-            (5, 10, 10, 2 * second),
-            (5, 5, 5, second),
-            (5, 1, 5, second),
-            (3, 4, 4, Duration::from_nanos(1_333_333_334)),
-        ] {
-            let quota = Quota::per_second(amount).with_burst(burst);
-            assert_eq!(
-                units_and_window(&Policy::token_bucket("a", quota)),
-                (units, window),
-                "{amount} burst {burst}"
-            );
-        }
-        let quota = Quota::per_second(5).with_burst(7);
-        let policy = Policy::interval_bucket("a", quota);
-        assert_eq!(units_and_window(&policy), (7, 2 * second));
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn policies_08(
     let mut text = Text::new();
     for policy in policies.iter() {
         let unit = units.of(policy.name());
-        let (units, window) = units_and_window(policy);
+        let (units, window) = policy.units_and_window();
         let window = (unit != QuotaUnit::CONCURRENT_REQUESTS).then_some(window);
         text.policy_08(policy.name(), units, unit, window, partition_key);
     }
@@ -229,28 +229,6 @@ pub(super) fn per_second(amount: u64, period: Duration) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// Returns the `q` and the `w` of a policy: the most units that can be had at once, and the time in
-/// which so many accrue.
-///
-/// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`. A burst
-/// below the amount leaves the amount and the period as they are: `r` is never above `q` then, and
-/// the shorter time might be less than a second.
-pub(super) fn units_and_window(policy: &Policy) -> (u64, Duration) {
-    let quota = policy.quota();
-    let (amount, burst, period) = (quota.amount(), quota.burst(), quota.period());
-    if burst <= amount {
-        return (amount, period);
-    }
-    let periods = match policy.algorithm().is_continuous() {
-        false => u128::from(burst.div_ceil(amount)) * period.as_nanos(),
-        true => (u128::from(burst) * period.as_nanos()).div_ceil(u128::from(amount)),
-    };
-    (
-        burst,
-        u64::try_from(periods).map_or(Duration::MAX, Duration::from_nanos),
-    )
-}
-
 fn small_text(number: u64) -> Option<&'static str> {
     let end = 3 * (usize::try_from(number).ok()?.min(SMALL) + 1);
     let len = match number {
@@ -405,29 +383,6 @@ mod tests {
                 "{amount} in {micros} µs"
             );
         }
-    }
-
-    #[test]
-    fn a_policy_is_described_by_the_most_units_at_once_and_the_time_in_which_they_accrue() {
-        use tollgate::Quota;
-
-        let second = Duration::from_secs(1);
-        for (amount, burst, units, window) in [
-            (5, 10, 10, 2 * second),
-            (5, 5, 5, second),
-            (5, 1, 5, second),
-            (5, 7, 7, second * 7 / 5),
-            (3, 4, 4, Duration::from_nanos(1_333_333_334)),
-        ] {
-            let policy = Policy::token_bucket("a", Quota::per_second(amount).with_burst(burst));
-            assert_eq!(
-                units_and_window(&policy),
-                (units, window),
-                "{amount} burst {burst}"
-            );
-        }
-        let policy = Policy::interval_bucket("a", Quota::per_second(5).with_burst(7));
-        assert_eq!(units_and_window(&policy), (7, 2 * second));
     }
 
     #[test]

@@ -268,6 +268,41 @@ impl Policy {
         self.quota
     }
 
+    /// Returns the most units that can be had at once, and the time in which so many accrue: the
+    /// `q` and the `w` of the field `RateLimit-Policy`.
+    ///
+    /// With `q` as the amount, a bucket with a greater burst would have `r=8` beside `q=5`. A burst
+    /// below the amount leaves the amount and the period as they are: `r` is never above `q` then,
+    /// and the shorter time might be less than a second.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let burst = Policy::token_bucket("burst", Quota::per_second(5).with_burst(7));
+    /// assert_eq!(burst.units_and_window(), (7, Duration::from_millis(1_400)));
+    /// let refills = Policy::interval_bucket("refills", Quota::per_second(5).with_burst(7));
+    /// assert_eq!(refills.units_and_window(), (7, Duration::from_secs(2)));
+    /// let low = Policy::token_bucket("low", Quota::per_second(5).with_burst(1));
+    /// assert_eq!(low.units_and_window(), (5, Duration::from_secs(1)));
+    /// ```
+    #[must_use]
+    pub fn units_and_window(&self) -> (u64, Duration) {
+        let (amount, burst) = (self.quota.amount(), self.quota.burst());
+        let period = self.quota.period();
+        if burst <= amount {
+            return (amount, period);
+        }
+        let window = match self.algorithm.is_continuous() {
+            false => u128::from(burst.div_ceil(amount)) * period.as_nanos(),
+            true => (u128::from(burst) * period.as_nanos()).div_ceil(u128::from(amount)),
+        };
+        (
+            burst,
+            u64::try_from(window).map_or(Duration::MAX, Duration::from_nanos),
+        )
+    }
+
     #[inline]
     pub(crate) fn quota_ref(&self) -> &Quota {
         &self.quota
