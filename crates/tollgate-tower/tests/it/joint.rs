@@ -81,18 +81,23 @@ async fn every_header_format_joins_the_decisions_as_stacked_layers_do() {
     }
 }
 
+/// Sends a request that has its turn at once, and one that leaves before its turn.
+async fn leave_a_queue_early(layer: &RateLimitLayer<Global>) {
+    assert_eq!(send(layer, request()).await.status(), StatusCode::OK);
+    let second = tokio::time::timeout(Duration::from_secs(1), send(layer, request())).await;
+    assert!(
+        second.is_err(),
+        "the turn of the second request is in a minute"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_leaves_a_queue_early_is_refunded() {
     let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).with_burst(3));
     let limiter = Limiter::new(tokio_clock_store(), queue);
     let other = Limiter::new(tokio_clock_store(), HOURLY);
     let layer = RateLimitLayer::new(source(&limiter, &other), Global);
-    assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
-    let second = tokio::time::timeout(Duration::from_secs(1), send(&layer, request())).await;
-    assert!(
-        second.is_err(),
-        "the turn of the second request is in a minute"
-    );
+    leave_a_queue_early(&layer).await;
     assert_eq!(remaining(&limiter, "all", "queue").await, 2);
     assert_eq!(remaining(&other, "all", "hourly").await, 2);
 }
@@ -116,12 +121,7 @@ async fn a_limit_that_is_tried_out_is_refunded_when_a_request_leaves_a_queue_ear
         }))
     });
     let layer = RateLimitLayer::new(source, Global);
-    assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
-    let second = tokio::time::timeout(Duration::from_secs(1), send(&layer, request())).await;
-    assert!(
-        second.is_err(),
-        "the turn of the second request is in a minute"
-    );
+    leave_a_queue_early(&layer).await;
     assert_eq!(remaining(&limiter, "all", "queue").await, 2);
     assert_eq!(remaining(&tried, "all", "hourly").await, 2);
 }

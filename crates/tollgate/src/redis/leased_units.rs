@@ -616,7 +616,7 @@ mod refunds_tests {
         }
     }
 
-    /// What was reported at 59.5 s was charged to the window that ends at 60 s.
+    /// The unit that was reported at 59.5 s was charged to the window that ends at 60 s.
     #[test]
     fn a_late_refund_does_not_take_back_the_unit_of_a_later_request() {
         let bench = Bench::new(&["api"]);

@@ -291,8 +291,8 @@ fn change(
         }
         let place = states.find(at, policy);
         let stored = place.and_then(|place| states.state(at, policy, place));
-        let (mut fresh, other) = (State::fresh(policy.algorithm()), None);
-        let (stored, other) = stored.unwrap_or((&mut fresh, other));
+        let mut fresh = State::fresh(policy.algorithm());
+        let (stored, other) = stored.unwrap_or((&mut fresh, None));
         let held = other.and_then(|other| stored.held(policy, other, now_us));
         let held = held.map(Arc::new);
         let policy = held.as_ref().unwrap_or(policy);

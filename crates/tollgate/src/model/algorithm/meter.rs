@@ -42,8 +42,8 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// window before.
     const ADMITS_IN_DEBT: bool = false;
 
-    /// What a lowered quota cuts is cut as often as the state is read. So a look reads what a check
-    /// reads, although neither stores it.
+    /// Says that a state above a lowered quota is cut as often as it is read. So a look reads what a
+    /// check reads, although neither stores it.
     const IS_CUT_WHEN_READ: bool = false;
 
     /// Returns this state at `now_us` under `policy`, and whether it had to be mended.
