@@ -6,9 +6,9 @@
 -- KEYS    for each subject one per policy, in the order of the policies.
 -- ARGV    as check.lua; then the number of requests of each subject, in decimal, unless each subject has one request.
 -- Stored  for each policy, see its file.
--- Reply   for each subject: the number of admitted requests, if numbers were given; then the words of each policy
---         after the last admitted request, the first word as -1 - word if that policy denies the next request. At the
---         end the time. All are doubles in one string, because a list is more expensive for the client to read.
+-- Reply   for each subject: the number of admitted requests, if it has several; then the words of each policy after
+--         the last admitted request, the first word as -1 - word if that policy denies the next request. At the end
+--         the time. All are doubles in one string, because a list is more expensive for the client to read.
 -- Effects as check.lua, but each subject is written once for all its requests.
 -- Pitfalls all keys are read at the start, so no key may appear twice.
 local call, all = redis.call, unpack
@@ -48,7 +48,7 @@ for at = 0, #KEYS - <keys>, <keys> do
   else
     --@ leave
   end
-  if counted then
+  if count > 1 then
     place = place + 1
     replies[place] = granted
   end
@@ -56,7 +56,7 @@ for at = 0, #KEYS - <keys>, <keys> do
 end
 place = place + 1
 replies[place] = now
-return pack(string.rep('<d', place), all(replies))
+return pack(format('<%s', string.rep('d', place)), all(replies))
 
 --# ask
 asked = asked + cost

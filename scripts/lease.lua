@@ -21,7 +21,7 @@ local pack, unpack, format = struct.pack, struct.unpack, string.format
 local states = call('MGET', all(KEYS))
 --@ functions
 --@ sizes
-local packed = ARGV[1]
+local packed, tag = ARGV[1]
 local now, birth, next_byte = unpack('<dd', packed)
 if now < 0 then
   local time = call('TIME')
@@ -29,7 +29,7 @@ if now < 0 then
 end
 local replies, place = {}, 0
 for at = 0, #KEYS - <keys>, <keys> do
-  local tag = ARGV[at / <keys> + 2]
+  --@ tag_of_subject
   --@ next quotas reports
   --@ key prepare roll use
   for report = 1, reports do
@@ -64,8 +64,10 @@ for at = 0, #KEYS - <keys>, <keys> do
     if run == runs then
       --@ finish
     end
-    place = place + 1
-    replies[place] = granted
+    if count > 1 then
+      place = place + 1
+      replies[place] = granted
+    end
     --@ answer words denial say
   end
   local life = 0
@@ -88,7 +90,7 @@ replies[place] = now
 local parts = {}
 for first = 1, place, 4000 do
   local last = math.min(first + 3999, place)
-  parts[#parts + 1] = pack(string.rep('<d', last - first + 1), all(replies, first, last))
+  parts[#parts + 1] = pack(format('<%s', string.rep('d', last - first + 1)), all(replies, first, last))
 end
 return table.concat(parts)
 

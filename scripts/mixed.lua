@@ -7,13 +7,15 @@
 --
 -- KEYS    for each subject one per policy, in the order of the policies.
 -- ARGV    1: numbers, packed as little-endian doubles: the time in microseconds (below zero: the server's clock);
---         then for each subject the numbers of each policy, see its file, the number of runs (at least 1), and for
---         each run the cost for each policy (0: read without charging) and the number of requests. 2 and the next
---         ones, only if a policy is a log: the tag of each subject.
+--         then the numbers of each policy, see its file; the number of subjects in a row that have them, one run each,
+--         and as many requests in it; the number of runs (at least 1); and for each run the cost for each policy (0:
+--         read without charging) and the number of requests. Then the costs of each further subject in the row. So
+--         on, until all subjects have had theirs. 2 and the next ones, only if a policy is a log: the tag of each
+--         subject.
 -- Stored  for each policy, see its file.
--- Reply   for each run: the number of admitted requests; then all words of each policy after the last admitted
---         request, the first word as -1 - word if that policy denies the next request. No word is left out. At the
---         end the time. All are doubles in one string.
+-- Reply   for each run: the number of admitted requests, if it has several; then the words of each policy after the
+--         last admitted request, the first word as -1 - word if that policy denies the next request. At the end the
+--         time. All are doubles in one string.
 -- Effects as check.lua, but each subject is written once for all its requests.
 -- Pitfalls all keys are read at the start, so no key may appear twice. If a policy is a log, each subject must have
 --         exactly one run: the words of a log are read from the stored list, so every run would have to be stored. A
@@ -23,49 +25,58 @@ local pack, unpack, format = struct.pack, struct.unpack, string.format
 local states = call('MGET', all(KEYS))
 --@ functions
 --@ sizes
-local packed = ARGV[1]
+local packed, tag = ARGV[1]
 local now, next_byte = unpack('<d', packed)
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local replies, place = {}, 0
-for at = 0, #KEYS - <keys>, <keys> do
-  local tag = ARGV[at / <keys> + 2]
-  --@ next quotas runs costs ceilings count
-  --@ key prepare settle use
-  for run = 1, runs do
-    local granted, asked = 0, 0
-    --@ step ask verdict
-    repeat
-      --@ fits
-      local admitted = <fits>
-      if admitted then
-        granted = granted + 1
-        --@ admit
-        if asked == 0 then
-          granted = count
-        end
-      end
-    until not admitted or granted == count
-    --@ used
-    if run == runs then
-      --@ finish
+local replies, place, from = {}, 0, 0
+while from < #KEYS do
+  --@ next quotas subjects runs costs ceilings count
+  --@ prepare
+  for at = from, from + (subjects - 1) * <keys>, <keys> do
+    --@ tag_of_subject
+    if at > from then
+      --@ again costs ceilings
     end
-    place = place + 1
-    replies[place] = granted
-    --@ answer words denial say
-    if run < runs then
-      --@ again costs ceilings count
+    --@ key settle use
+    for run = 1, runs do
+      local granted, asked = 0, 0
+      --@ step ask verdict
+      repeat
+        --@ fits
+        local admitted = <fits>
+        if admitted then
+          granted = granted + 1
+          --@ admit
+          if asked == 0 then
+            granted = count
+          end
+        end
+      until not admitted or granted == count
+      --@ used
+      if run == runs then
+        --@ finish
+      end
+      if count > 1 then
+        place = place + 1
+        replies[place] = granted
+      end
+      --@ answer words denial brief
+      if run < runs then
+        --@ again costs ceilings count
+      end
     end
   end
+  from = from + subjects * <keys>
 end
 place = place + 1
 replies[place] = now
 local parts = {}
 for first = 1, place, 4000 do
   local last = math.min(first + 3999, place)
-  parts[#parts + 1] = pack(string.rep('<d', last - first + 1), all(replies, first, last))
+  parts[#parts + 1] = pack(format('<%s', string.rep('d', last - first + 1)), all(replies, first, last))
 end
 return table.concat(parts)
 

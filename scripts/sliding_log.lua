@@ -40,6 +40,9 @@ end
 tag = ARGV[next_arg]
 next_arg = next_arg + 1
 
+--# tag_of_subject
+tag = ARGV[at / <keys> + 2]
+
 --# sizes: reads the number of entries of each log, before anything is written
 for at = 0, #KEYS - <keys>, <keys> do
   states[<place>] = size_of(KEYS[<place>])

@@ -19,7 +19,7 @@ use crate::{pace::Pace, report::Findings};
 /// limits.
 const PLENTY: Policy = Policy::token_bucket(
     "plenty",
-    Quota::per_second(1_000_000).with_burst(1_000_000_000),
+    Quota::per_second(1_000_000).with_burst(1_000_000_000_000),
 );
 
 /// Describes a section: its name on the command line, its purpose, and the function that measures.

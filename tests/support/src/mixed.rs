@@ -93,10 +93,15 @@ impl MixedStream {
             if dice.below(4) == 0 {
                 self.held.remove(&at);
             }
+            // The numbers of subjects in a row are sent once if they are the same.
+            let last = subjects.last();
             let policies = self
                 .held
                 .entry(at)
-                .or_insert_with(|| policies::set_of(dice, &self.algorithms))
+                .or_insert_with(|| match last {
+                    Some(MixedSubject { policies, .. }) if dice.below(2) == 0 => policies.clone(),
+                    _ => policies::set_of(dice, &self.algorithms),
+                })
                 .clone();
             let most = policies
                 .iter()
@@ -106,7 +111,8 @@ impl MixedStream {
             let runs = if is_tagged {
                 1
             } else {
-                1 + dice.below(if is_long { 400 } else { 5 })
+                let few = dice.pick(&[1, 1, 1, 2, 3, 5]);
+                if is_long { 1 + dice.below(400) } else { few }
             };
             let runs = (0..runs).map(|_| {
                 let costs = Costs::new(draw_cost(dice, most, is_tagged));

@@ -89,10 +89,10 @@ const MUTANTS: &[Mutants] = &[
         TokenBucket,
         r"
 all subjects have the numbers of the first
-- amount_1, period_1, burst_1, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)
+- amount_1, period_1, burst_1, subjects, runs, cost_1, count, next_byte = unpack('<ddddddd', packed, next_byte)
 + amount_1, period_1, burst_1 = unpack('<ddd', packed, 9)
 +   local _
-+   _, _, _, runs, cost_1, count, next_byte = unpack('<dddddd', packed, next_byte)
++   _, _, _, subjects, runs, cost_1, count, next_byte = unpack('<ddddddd', packed, next_byte)
 a state ahead is not mended on denial
 - if use_1 == 1 then
 + if false then
@@ -119,21 +119,27 @@ the whole microseconds of a large cost are left out
     (
         FixedWindow,
         r"
+all subjects have the cost of the first
+- cost_1, next_byte = unpack('<d', packed, next_byte)
++ local _; _, next_byte = unpack('<d', packed, next_byte)
+all subjects have the second cost of the first
+- cost_1, cost_2, next_byte = unpack('<dd', packed, next_byte)
++ local _; cost_1, _, next_byte = unpack('<dd', packed, next_byte)
 all runs have the cost of the first
 - cost_1, count, next_byte = unpack('<dd', packed, next_byte)
--     end
+-       end
 + local _; _, count, next_byte = unpack('<dd', packed, next_byte)
-+     end
++       end
 all runs have the count of the first
 - cost_1, count, next_byte = unpack('<dd', packed, next_byte)
--     end
+-       end
 + local _; cost_1, _, next_byte = unpack('<dd', packed, next_byte)
-+     end
++       end
 all runs have the second cost of the first
 - cost_1, cost_2, count, next_byte = unpack('<ddd', packed, next_byte)
--     end
+-       end
 + local _; cost_1, _, count, next_byte = unpack('<ddd', packed, next_byte)
-+     end
++       end
 a policy without a cost is written
 - if cost_2 > 0 and use_2 < 2
 + if use_2 < 2
@@ -146,7 +152,7 @@ a peek at one policy is a peek at all
 a denied run denies the next one
 - local admitted = fits_1
 + local admitted = fits_1 and not replies.is_over
-+       replies.is_over = not admitted
++         replies.is_over = not admitted
 a denial at the end takes the charge back
 - if cost_1 > 0 and use_1 < 2
 + if cost_1 > 0
@@ -195,10 +201,10 @@ all subjects have the tag of the first
 - ARGV[at / 1 + 2]
 + ARGV[2]
 a log is not stored
--     if run == runs then
--       if use_1 == 2
-+     if false then
-+       if use_1 == 2
+-       if run == runs then
+-         if use_1 == 2
++       if false then
++         if use_1 == 2
 ",
     ),
     (
@@ -214,7 +220,7 @@ a charge does not count for the next run
         r"
 the second run cuts off buckets that the first has cut off
 - newest_1 % 65536, sum_1)
--           from_1 = 25
+-             from_1 = 25
 + newest_1 % 65536, sum_1)
 ",
     ),

@@ -60,8 +60,13 @@ impl LeaseScript {
     #[must_use]
     pub fn call(&self, key: &Key, content: &Call, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let mut args = MixedArgs::leasing(time(now_us), content.birth, 1);
-        args.leased_subject(&self.policies, &content.reports, content.want);
-        args.run(ChargeRef::from(Cost::new(content.cost)), &self.policies, 1);
+        let run = (ChargeRef::from(Cost::new(content.cost)), 1);
+        args.leased_subject(
+            &self.policies,
+            &content.reports,
+            content.want,
+            std::iter::once(run),
+        );
         let mut words = call(self.sha(), &self.keys(key), &args.into_bytes());
         words.extend(is_tagged(&self.policies).then(Vec::new));
         words
@@ -74,8 +79,8 @@ impl LeaseScript {
     /// The reply is not one that the script makes.
     pub fn read(&self, reply: &[u8], content: &Call) -> Result<(Decision, Option<Grant>), Error> {
         let reply = Value::BulkString(reply.to_vec());
-        let mut reply =
-            BatchReply::leasing(shape(&self.policies), 1, [1, self.policies.len()], &reply)?;
+        let subject = (&self.policies, std::iter::once(1));
+        let mut reply = BatchReply::leasing(std::iter::once(subject), &reply)?;
         let outcome = reply.next(&self.policies, 1)?;
         let decision =
             outcome.decision(0, &self.policies, ChargeRef::from(Cost::new(content.cost)));

@@ -93,11 +93,15 @@ impl MixedBatch {
     pub fn call(&self, now_us: Option<u64>) -> Vec<Vec<u8>> {
         let mut args = MixedArgs::new(time(now_us), self.subjects.len());
         for (at, subject) in self.subjects.iter().enumerate() {
-            args.subject(&subject.policies);
-            for (costs, count) in &subject.runs {
-                let charge = self.charge(at, costs);
-                args.run(charge.borrow(), &subject.policies, *count);
-            }
+            let runs = subject.runs.iter();
+            let charges: Vec<_> = runs
+                .map(|(costs, count)| (self.charge(at, costs), *count))
+                .collect();
+            let runs = charges.iter();
+            args.subject(
+                &subject.policies,
+                runs.map(|(charge, count)| (charge.borrow(), *count)),
+            );
         }
         let names: Vec<String> = self
             .subjects
@@ -128,8 +132,11 @@ impl MixedBatch {
     ///
     /// The reply is not one that the script makes.
     pub fn read(&self, reply: &Value) -> Result<Vec<Vec<Vec<Decision>>>, Error> {
-        let runs = self.subjects.iter().map(|subject| subject.runs.len()).sum();
-        let mut reply = BatchReply::mixed(self.shape(), runs, reply)?;
+        let runs = self.subjects.iter().flat_map(|subject| {
+            let runs = subject.runs.iter();
+            runs.map(|&(_, count)| (&subject.policies, count))
+        });
+        let mut reply = BatchReply::new(runs, self.ceilings.is_some(), reply)?;
         let decisions = |(at, subject): (usize, &MixedSubject)| {
             let decisions = |(costs, count): &(Costs, usize)| {
                 let outcome = reply.next(&subject.policies, *count)?;

@@ -348,9 +348,9 @@ impl Script {
         reply: &Value,
     ) -> Result<Vec<Vec<Decision>>, Error> {
         let charge = self.charge(costs);
-        let is_counted = keys.iter().any(|&(_, count)| count != 1);
-        let (policies, is_capped) = (&self.policies, self.is_capped());
-        let mut reply = wire::BatchReply::new(policies, keys.len(), is_counted, is_capped, reply)?;
+        let policies = &self.policies;
+        let runs = keys.iter().map(|&(_, count)| (policies, count));
+        let mut reply = wire::BatchReply::new(runs, self.is_capped(), reply)?;
         let decisions = |&(_, count): &(Key, usize)| {
             let outcome = reply.next(policies, count)?;
             Ok((0..count)

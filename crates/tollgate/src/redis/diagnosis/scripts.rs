@@ -60,8 +60,7 @@ pub(super) async fn try_policies(
     let charged = |charge: ChargeRef<'_>| protocol::pack(server.now(), charge, &set).to_vec();
     let mixed = |charge: ChargeRef<'_>| {
         let mut args = MixedArgs::new(server.now(), 1);
-        args.subject(&set);
-        args.run(charge, &set, 1);
+        args.subject(&set, std::iter::once((charge, 1)));
         args.into_bytes()
     };
     let refunded = |charge: ChargeRef<'_>| {

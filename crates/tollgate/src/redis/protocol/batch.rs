@@ -10,7 +10,6 @@ use crate::{
         charge::ChargeRef,
         decision::PolicyLevels,
         lease::{Grant, Report, Stamp},
-        shape::Shape,
     },
 };
 
@@ -20,29 +19,38 @@ const DOUBLE: usize = size_of::<f64>();
 /// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs
 /// of checks at costs of their own.
 ///
-/// All policy sets must have one [`Shape`]. The runs of a subject are added in the
-/// order in which its checks came, at least one, and exactly one if a policy is a sliding log.
+/// All policy sets must have one [`Shape`](crate::model::shape::Shape). The runs of a subject are
+/// given in the order in which its checks came, at least one, and exactly one if a policy is a
+/// sliding log.
 #[derive(Debug)]
-pub struct MixedArgs {
+pub struct MixedArgs<'a> {
     packed: Vec<u8>,
     now: f64,
-    /// The index of the number of runs of the last subject.
-    runs_at: usize,
-    runs: u32,
+    row: Option<Row<'a>>,
 }
 
-impl MixedArgs {
+/// The last subjects, if they differ in their costs alone: their other numbers are sent once.
+#[derive(Debug)]
+struct Row<'a> {
+    policies: &'a PolicySet,
+    /// The number of checks in the only run of each.
+    count: usize,
+    /// The index of the number of subjects.
+    at: usize,
+    subjects: u32,
+}
+
+impl<'a> MixedArgs<'a> {
     /// Creates the numbers of a batch at `now`, with space for `subjects` subjects of one run and a
     /// few policies. A time of −1 stands for the server's own clock.
     #[must_use]
     pub fn new(now: f64, subjects: usize) -> Self {
-        let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
+        let mut packed = Vec::with_capacity((1 + 7 * subjects) * DOUBLE);
         packed.extend_from_slice(&now.to_le_bytes());
         Self {
             packed,
             now,
-            runs_at: 0,
-            runs: 0,
+            row: None,
         }
     }
 
@@ -55,15 +63,45 @@ impl MixedArgs {
         args
     }
 
-    /// Begins the next subject.
-    pub fn subject(&mut self, policies: &PolicySet) {
+    /// Adds a subject, and its runs: the charge on the policies, and the number of checks, at least
+    /// one.
+    pub fn subject<'c>(
+        &mut self,
+        policies: &'a PolicySet,
+        mut runs: impl Iterator<Item = (ChargeRef<'c>, usize)>,
+    ) {
+        let first = runs.next();
+        let mut others = runs.peekable();
+        let alone = first.filter(|_| others.peek().is_none());
+        if let (Some((charge, count)), Some(row)) = (alone, &mut self.row)
+            && row.count == count
+            && row.policies.is_same(policies)
+        {
+            row.subjects += 1;
+            let (at, subjects) = (row.at, row.subjects);
+            self.set(at, subjects);
+            return push_charge(charge, policies, |number| self.push(number));
+        }
         self.quotas(policies);
-        self.begin_runs();
+        self.row = alone.map(|(_, count)| Row {
+            policies,
+            count,
+            at: self.packed.len(),
+            subjects: 1,
+        });
+        self.push(1.0);
+        self.runs(policies, first.into_iter().chain(others));
     }
 
-    /// Begins the next subject of a batch that takes reports and grants units. `want` is the number
-    /// of wanted units.
-    pub fn leased_subject(&mut self, policies: &PolicySet, reports: &[Report], want: u64) {
+    /// Adds a subject of a batch that takes reports and grants units. `want` is the number of
+    /// wanted units.
+    pub fn leased_subject<'c>(
+        &mut self,
+        policies: &PolicySet,
+        reports: &[Report],
+        want: u64,
+        runs: impl Iterator<Item = (ChargeRef<'c>, usize)>,
+    ) {
         self.quotas(policies);
         self.push(reports.len() as f64);
         for report in reports {
@@ -75,7 +113,7 @@ impl MixedArgs {
             }
         }
         self.push(want as f64);
-        self.begin_runs();
+        self.runs(policies, runs);
     }
 
     fn quotas(&mut self, policies: &PolicySet) {
@@ -84,18 +122,18 @@ impl MixedArgs {
         });
     }
 
-    fn begin_runs(&mut self) {
-        (self.runs_at, self.runs) = (self.packed.len(), 0);
+    fn runs<'c>(
+        &mut self,
+        policies: &PolicySet,
+        runs: impl Iterator<Item = (ChargeRef<'c>, usize)>,
+    ) {
+        let at = self.packed.len();
         self.push(0.0);
-    }
-
-    /// Adds a run to the last subject: `count` checks of a charge on its policies, at least one.
-    pub fn run(&mut self, charge: ChargeRef<'_>, policies: &PolicySet, count: usize) {
-        push_charge(charge, policies, |number| self.push(number));
-        self.push(count as f64);
-        self.runs += 1;
-        self.packed[self.runs_at..self.runs_at + DOUBLE]
-            .copy_from_slice(&f64::from(self.runs).to_le_bytes());
+        for (number, (charge, count)) in (1..).zip(runs) {
+            push_charge(charge, policies, |number| self.push(number));
+            self.push(count as f64);
+            self.set(at, number);
+        }
     }
 
     /// Returns the packed numbers: the first argument of the call.
@@ -106,6 +144,10 @@ impl MixedArgs {
 
     fn push(&mut self, number: f64) {
         self.packed.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn set(&mut self, at: usize, number: u32) {
+        self.packed[at..at + DOUBLE].copy_from_slice(&f64::from(number).to_le_bytes());
     }
 }
 
@@ -120,73 +162,53 @@ pub struct Outcome {
 }
 
 /// Reads the reply of a batch: packed doubles. Each key, or each run of a mixed batch, has the
-/// number of admitted requests, if they were counted, and its words. The server's time comes last.
+/// number of admitted requests, if it has several, and its words. The server's time comes last.
 #[derive(Debug)]
 pub struct BatchReply<'a> {
     words: &'a [[u8; 8]],
-    /// The number of words of a key or of a run, with the number of admitted requests if sent.
-    each: usize,
-    /// The number of admitted requests is sent.
-    is_counted: bool,
+    is_capped: bool,
     at_us: u64,
 }
 
 impl<'a> BatchReply<'a> {
-    /// Creates the reader of a reply over `keys` keys that have the same policies and costs.
-    /// `is_counted` is true when some key has several requests, and `is_capped` when they have
+    /// Creates the reader of a reply over these runs: the policies of each, and the number of its
+    /// checks. A key of a batch with one charge is a run. `is_capped` is true when the checks have
     /// ceilings.
     ///
     /// # Errors
     ///
     /// The reply has no time, or another number of words.
-    pub fn new(
-        policies: &PolicySet,
-        keys: usize,
-        is_counted: bool,
+    pub fn new<'r>(
+        runs: impl Iterator<Item = (&'r PolicySet, usize)>,
         is_capped: bool,
         reply: &'a Value,
     ) -> Result<Self, Error> {
-        let each = words_of_check(policies, is_capped) + usize::from(is_counted);
-        Self::of(keys * each, each, is_counted, reply)
+        let each = runs.map(|(policies, count)| words_of_run(policies, is_capped, count));
+        Self::of(each.sum(), is_capped, reply)
     }
 
-    /// Creates the reader of a reply over `runs` runs, of all subjects together.
+    /// Creates the reader of a reply that also grants units to these subjects: the policies of
+    /// each, and the number of checks in each of its runs.
     ///
     /// # Errors
     ///
     /// The reply has no time, or another number of words.
-    pub fn mixed(shape: &Shape, runs: usize, reply: &'a Value) -> Result<Self, Error> {
-        let each = shape.words() + 1;
-        Self::of(runs * each, each, true, reply)
-    }
-
-    /// Creates the reader of a reply that also grants units to `subjects` subjects, each of
-    /// `policies` policies.
-    ///
-    /// # Errors
-    ///
-    /// The reply has no time, or another number of words.
-    pub fn leasing(
-        shape: &Shape,
-        runs: usize,
-        [subjects, policies]: [usize; 2],
+    pub fn leasing<'r, R: Iterator<Item = usize>>(
+        subjects: impl Iterator<Item = (&'r PolicySet, R)>,
         reply: &'a Value,
     ) -> Result<Self, Error> {
-        let each = shape.words() + 1;
-        Self::of(
-            runs * each + subjects * (2 + 2 * policies),
-            each,
-            true,
-            reply,
-        )
+        let each = subjects.map(|(policies, runs)| {
+            let runs = runs.map(|count| words_of_run(policies, false, count));
+            runs.sum::<usize>() + words_of_grant(policies)
+        });
+        Self::of(each.sum(), false, reply)
     }
 
-    fn of(count: usize, each: usize, is_counted: bool, reply: &'a Value) -> Result<Self, Error> {
+    fn of(count: usize, is_capped: bool, reply: &'a Value) -> Result<Self, Error> {
         let (words, at_us) = unpacked(count, reply)?;
         Ok(Self {
             words,
-            each,
-            is_counted,
+            is_capped,
             at_us,
         })
     }
@@ -197,8 +219,8 @@ impl<'a> BatchReply<'a> {
     ///
     /// The words are not those that the script makes, or there is no further run.
     pub fn next(&mut self, policies: &PolicySet, count: usize) -> Result<Outcome, Error> {
-        let words = self.take(self.each)?;
-        if self.is_counted {
+        let words = self.take(words_of_run(policies, self.is_capped, count))?;
+        if count > 1 {
             return counted_outcome(policies, count, words, self.at_us);
         }
         let levels = levels(policies, words, word)?;
@@ -216,7 +238,7 @@ impl<'a> BatchReply<'a> {
     ///
     /// The words are not those that the script makes, or there is no further subject.
     pub fn grant(&mut self, policies: &PolicySet) -> Result<Option<Grant>, Error> {
-        let words = self.take(2 + 2 * policies.len())?;
+        let words = self.take(words_of_grant(policies))?;
         let number = |at: usize| word(&words[at]).and_then(count);
         let [units, life_us] = [number(0)?, number(1)?];
         let stamp = |at: usize| {
@@ -243,6 +265,16 @@ impl<'a> BatchReply<'a> {
         self.words = rest;
         Ok(taken)
     }
+}
+
+/// Returns the number of words in the reply to a run of `count` checks.
+fn words_of_run(policies: &PolicySet, is_capped: bool, count: usize) -> usize {
+    words_of_check(policies, is_capped) + usize::from(count > 1)
+}
+
+/// Returns the number of words that grant units to a subject.
+fn words_of_grant(policies: &PolicySet) -> usize {
+    2 + 2 * policies.len()
 }
 
 /// Splits a reply of packed doubles into its words, of which there must be `count`, and the time at
@@ -345,10 +377,10 @@ mod tests {
     /// Returns for each run the number of admitted checks and the words of the last one, or the
     /// error.
     fn read(counts: &[usize], reply: &Value) -> Result<Vec<usize>, String> {
-        // The amount divides the period, and the second word is sent all the same.
-        let policies = PolicySet::from(Policy::token_bucket("bucket", Quota::per_second(5)));
-        let mut reply = BatchReply::mixed(policies.shape(), counts.len(), reply)
-            .map_err(|error| error.to_string())?;
+        // A second has no seventh part in whole microseconds, so the second word is sent.
+        let policies = PolicySet::from(Policy::token_bucket("bucket", Quota::per_second(7)));
+        let runs = counts.iter().map(|&count| (&policies, count));
+        let mut reply = BatchReply::new(runs, false, reply).map_err(|error| error.to_string())?;
         let outcome = |&count| {
             reply
                 .next(&policies, count)
@@ -363,7 +395,7 @@ mod tests {
 
     #[test]
     fn each_run_of_a_mixed_batch_has_its_own_outcome() {
-        let reply = packed(&[2.0, 100.0, 0.0, 1.0, -101.0, 3.0, 0.0, -1.0, 0.0, 77.0]);
+        let reply = packed(&[2.0, 100.0, 0.0, 1.0, -101.0, 3.0, -1.0, 0.0, 77.0]);
         assert_eq!(read(&[2, 4, 1], &reply), Ok(vec![2, 1, 0]));
     }
 
@@ -380,7 +412,7 @@ mod tests {
             (&[3.0, 100.0, 0.0, 77.0], "3 of 2 requests admitted"),
             (&[1.0, 100.0, 0.0, 77.0], "1 of 2 requests admitted"),
             (&[2.0, 100.0, -1.0, 77.0], "a negative word"),
-            (&[2.0, 100.0, 5.0, 77.0], "remainder too large"),
+            (&[2.0, 100.0, 7.0, 77.0], "remainder too large"),
         ];
         for (numbers, reason) in cases {
             let error = read(&[2], &packed(numbers)).unwrap_err();
@@ -399,35 +431,29 @@ mod tests {
     }
 
     #[test]
-    fn each_subject_of_a_mixed_batch_has_its_numbers_and_its_runs() {
-        let mut args = MixedArgs::new(9.0, 2);
-        args.subject(&set(5));
-        args.run(Cost::ONE.into(), &set(5), 7);
-        args.run(
-            Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]).borrow(),
-            &set(5),
-            1,
-        );
-        args.subject(&set(1));
-        args.run(Cost::ZERO.into(), &set(1), 2);
-        let first = [
-            5.0,
-            1e6,
-            40.0,
-            6.0,
-            60e6,
-            2.0,
-            1.0,
-            1.0,
-            7.0,
-            4_294_967_295.0,
-            0.0,
-            1.0,
+    fn subjects_that_differ_in_their_costs_alone_have_their_other_numbers_once() {
+        let (five, one, same) = (set(5), set(1), set(1));
+        let most = Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]);
+        let of = |charge: ChargeRef<'static>, count| [(charge, count)].into_iter();
+        let mut args = MixedArgs::new(9.0, 5);
+        let two = [(Cost::ONE.into(), 7), (most.borrow(), 1)];
+        args.subject(&five, two.into_iter());
+        args.subject(&one, of(Cost::ZERO.into(), 2));
+        args.subject(&same, of(Cost::ONE.into(), 2));
+        args.subject(&same, of(Cost::ONE.into(), 3));
+        args.subject(&five, of(Cost::ONE.into(), 3));
+        let quotas = |amount| [amount, 1e6, 40.0, amount + 1.0, 60e6];
+        let all = [
+            &[9.0],
+            &quotas(5.0)[..],
+            &[1.0, 2.0, 1.0, 1.0, 7.0, 4_294_967_295.0, 0.0, 1.0],
+            &quotas(1.0),
+            &[2.0, 1.0, 0.0, 0.0, 2.0, 1.0, 1.0],
+            &quotas(1.0),
+            &[1.0, 1.0, 1.0, 1.0, 3.0],
+            &quotas(5.0),
+            &[1.0, 1.0, 1.0, 1.0, 3.0],
         ];
-        let second = [1.0, 1e6, 40.0, 2.0, 60e6, 1.0, 0.0, 0.0, 2.0];
-        assert_eq!(
-            doubles(&args.into_bytes()),
-            [&[9.0], &first[..], &second[..]].concat()
-        );
+        assert_eq!(doubles(&args.into_bytes()), all.concat());
     }
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error,
-    model::charge::Charge,
+    model::charge::{Charge, ChargeRef},
     random,
     redis::{
         connect::Connection,
@@ -374,18 +374,17 @@ impl Group {
         }
     }
 
-    fn mixed_args(&self, server: &Server) -> MixedArgs {
+    fn mixed_args(&self, server: &Server) -> MixedArgs<'_> {
         let mut args = MixedArgs::new(server.now(), self.subjects.len());
         for subject in &self.subjects {
             let policies = &subject[0].request().policies;
-            args.subject(policies);
-            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
+            args.subject(policies, charges_of(subject));
         }
         args
     }
 
     /// Returns the arguments of a call that takes the reports of each key and asks for units.
-    fn leasing_args(&self, server: &Server) -> MixedArgs {
+    fn leasing_args(&self, server: &Server) -> MixedArgs<'_> {
         // At least 1, and a whole number that a double holds.
         let birth = (random::bits() >> 12) + 1;
         let mut args = MixedArgs::leasing(server.now(), birth, self.subjects.len());
@@ -395,8 +394,7 @@ impl Group {
             let compose =
                 |call: &LeaseCall| call.compose(policies, &request.key, request.hash.whole);
             let (reports, want) = request.lease_call.as_ref().map(compose).unwrap_or_default();
-            args.leased_subject(policies, &reports, want);
-            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
+            args.leased_subject(policies, &reports, want, charges_of(subject));
         }
         args
     }
@@ -480,10 +478,12 @@ impl Group {
     }
 
     fn reply_uniform(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
-        let (sample, keys) = (Arc::clone(self.request(0)), self.subjects.len());
-        let (is_counted, is_capped) = (self.is_counted(), sample.is_capped());
-        let mut reply = match BatchReply::new(&sample.policies, keys, is_counted, is_capped, value)
-        {
+        let sample = Arc::clone(self.request(0));
+        let runs = self
+            .subjects
+            .iter()
+            .map(|subject| (&sample.policies, subject.len()));
+        let mut reply = match BatchReply::new(runs, sample.is_capped(), value) {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
         };
@@ -495,14 +495,12 @@ impl Group {
     }
 
     fn reply_leasing(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
-        let (policies, subjects) = (self.request(0).policies.clone(), self.subjects.len());
-        let reply = BatchReply::leasing(
-            policies.shape(),
-            self.runs,
-            [subjects, policies.len()],
-            value,
-        );
-        let mut reply = match reply {
+        let subjects = self.subjects.iter();
+        let subjects = subjects.map(|subject| {
+            let policies = &subject[0].request().policies;
+            (policies, runs_of(subject).map(|(_, count)| count))
+        });
+        let mut reply = match BatchReply::leasing(subjects, value) {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
         };
@@ -530,8 +528,11 @@ impl Group {
     }
 
     fn reply_mixed(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
-        let shape = self.request(0).policies.shape();
-        let mut reply = match BatchReply::mixed(shape, self.runs, value) {
+        let runs = self.subjects.iter().flat_map(|subject| {
+            let policies = &subject[0].request().policies;
+            runs_of(subject).map(move |(_, count)| (policies, count))
+        });
+        let mut reply = match BatchReply::new(runs, self.request(0).is_capped(), value) {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
         };
@@ -625,6 +626,10 @@ fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
     subject
         .chunk_by(|a, b| a.request().charge == b.request().charge)
         .map(|run| (&run[0].request().charge, run.len()))
+}
+
+fn charges_of(subject: &Subject) -> impl Iterator<Item = (ChargeRef<'_>, usize)> {
+    runs_of(subject).map(|(charge, count)| (charge.borrow(), count))
 }
 
 /// Replies to the checks of one run. A caller that gave up after its check was sent was charged all
