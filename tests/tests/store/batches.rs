@@ -1,10 +1,12 @@
 //! Checks of many tasks are gathered into batches, and each is answered and charged by itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, future::poll_fn, ops::Range, pin::Pin, task::Poll};
 
-use tollgate::{Cost, Limiter, Policy, Quota, RedisStore};
+use tollgate::{Cost, Decision, Error, Limiter, Policy, Quota, RedisStore};
 use tollgate_test_support::{decided, decided_at, patient_limiter, remaining};
 use tollgate_tests::RedisServer;
+
+type Check = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
 /// Hot keys, single keys, several sets and several costs, from many tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,10 +107,10 @@ async fn calls_per_check(
     (calls() - before) as f64 / (callers * checks) as f64
 }
 
-/// So many callers send their own checks, which is sooner than to share calls. With more, calls are
+/// A few callers send their own checks, which is sooner than to share calls. With more, calls are
 /// worth sharing.
 #[tokio::test]
-async fn callers_share_their_calls_when_they_are_more_than_sixteen() {
+async fn callers_share_their_calls_when_they_are_more_than_a_few() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
@@ -123,6 +125,42 @@ async fn callers_share_their_calls_when_they_are_more_than_sixteen() {
         few > 0.9 && many < 0.6 && again > 0.9,
         "{few} {many} {again}"
     );
+}
+
+/// The answers to two batches arrive together. The callers of the first run before the second is
+/// settled, so their next checks are under way while the client works on it.
+#[tokio::test]
+async fn the_callers_of_a_batch_run_before_the_next_batch_is_settled() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
+    assert!(decided(&limiter, "first").await.is_allowed());
+    // The worker and this task take turns.
+    let callers = tokio::spawn(async move {
+        let is_ready = async |check: &mut Check| {
+            poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx).is_ready())).await
+        };
+        let sent = async |keys: Range<u64>| {
+            let mut checks: Vec<Check> = Vec::new();
+            for key in keys {
+                checks.push(Box::pin(limiter.check(key).into_future()));
+                assert!(!is_ready(checks.last_mut().expect("a check")).await);
+            }
+            for _ in 0..64 {
+                tokio::task::yield_now().await;
+            }
+            checks
+        };
+        server.pause();
+        // So many callers that the last ones do not send their checks themselves.
+        let mut first = sent(0..40).await;
+        let mut second = sent(40..48).await;
+        server.resume();
+        let answer = first.pop().expect("a check").await;
+        let is_settled = is_ready(second.last_mut().expect("a check")).await;
+        assert!(answer.is_ok() && !is_settled);
+    });
+    callers.await.expect("the callers");
 }
 
 #[tokio::test]

@@ -118,11 +118,16 @@ impl Worker {
     }
 
     /// Waits until a batch is answered or the breaker opens, or until a check comes if there is
-    /// room for one.
+    /// room for one. The callers of an answered batch run before this returns, while another batch
+    /// is under way: so their next checks leave before the next answer is settled.
     async fn until_something_happens(&mut self, has_room: bool) {
         tokio::select! {
             biased;
-            () = self.sent.until_answered(&self.server) => {}
+            () = self.sent.until_answered(&self.server) => {
+                if !self.sent.is_empty() {
+                    self.let_others_run(true).await;
+                }
+            }
             () = self.server.until_opened_after(self.epoch) => {}
             () = self.running.woken(), if has_room => {}
         }
@@ -394,9 +399,6 @@ impl SentBatches {
 
     /// Polls the oldest batch of each connection, and settles the first that is answered. Returns
     /// whether there was one.
-    ///
-    /// The callers of a batch run before the next one is settled. So their next checks are on their
-    /// way while the client works on the next answers.
     fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];

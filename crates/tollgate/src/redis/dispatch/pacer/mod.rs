@@ -100,7 +100,7 @@ pub(super) struct Ticket {
 }
 
 /// The most checks at a time that their callers send.
-const MOST_DIRECT: usize = 16;
+const MOST_DIRECT: usize = 32;
 
 /// Callers send their checks again when no more than this were under way at a time. It is half of
 /// [`MOST_DIRECT`]: between the two, what is done goes on while something is under way, so a steady
