@@ -628,6 +628,7 @@ fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
         .map(|run| (&run[0].request().charge, run.len()))
 }
 
+/// Returns the runs of a subject as a call has them.
 fn charges_of(subject: &Subject) -> impl Iterator<Item = (ChargeRef<'_>, usize)> {
     runs_of(subject).map(|(charge, count)| (charge.borrow(), count))
 }
