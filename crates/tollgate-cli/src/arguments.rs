@@ -1,4 +1,5 @@
 //! The command line.
+//! The options of one command stand with it, in `commands/`.
 
 use clap::{Parser, Subcommand};
 

@@ -1,4 +1,5 @@
 //! The reasons why a command could not do its work.
+//! Mistakes in rules are results of a command and not failures of it.
 
 use std::{env, fmt, process::ExitCode};
 

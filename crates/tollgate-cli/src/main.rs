@@ -3,6 +3,8 @@
 //!
 //! `tollgate --help` lists the subcommands. Each is a file of `commands/`.
 
+// Nothing but the choice of the command stands here.
+
 mod arguments;
 mod commands;
 mod failure;

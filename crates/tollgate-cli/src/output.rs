@@ -1,4 +1,5 @@
 //! Prints what a command has found, as text or as JSON.
+//! What is shown is decided by each command. A screen that is redrawn is in `watch/screen.rs`.
 
 use std::{
     io::{self, Write as _},

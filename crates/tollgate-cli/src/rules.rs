@@ -1,4 +1,6 @@
 //! Loads rules as the options of a command say.
+//! The language of the files is read by tollgate-rules. Limits for states in a store are found in
+//! `redis/limits.rs`.
 
 use std::path::Path;
 

@@ -1,5 +1,8 @@
 //! Serves pages for operators: the rules in force and the counters.
 
+// Pages for clients are in `http.rs`, metrics for Prometheus in `metrics/prometheus.rs`. Nothing
+// here changes anything.
+
 use std::fmt::Write as _;
 
 use axum::{Router, extract::State, routing::get};

@@ -1,3 +1,6 @@
+//! Whether the service can decide requests, and how it reports that over gRPC and HTTP.
+//! Who sets it is in `command/`: the store, the rules and the signals each have a task there.
+
 use std::{
     fmt,
     sync::{

@@ -1,5 +1,7 @@
 //! Serves health and decisions over HTTP, for clients without gRPC.
 
+// Decisions are made in `service/`, and messages are read and written in `json.rs`.
+
 use std::time::Duration;
 
 use axum::{

@@ -1,4 +1,5 @@
 //! Reads and writes messages in the JSON form of protobuf.
+//! Which request has which answer is decided in `service/`; the routes are in `http.rs`.
 
 use std::sync::LazyLock;
 

@@ -16,6 +16,9 @@
 //! |---|---|---|
 //! | `server` | yes | the program, and all parts of its server |
 
+// Nothing but re-exports stands here. Settings and files of the program are in `command/`, which
+// belongs to `main.rs`.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "server")]

@@ -1,3 +1,7 @@
+//! Writes the code of a limited function: the check, and behind it the body as it was.
+//! The options are read in `options.rs`. Whatever can be a function of the core is one, and is only
+//! called here.
+
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Expr, ExprLit, Ident, ItemFn, Lit, ReturnType, TraitItemFn, Type, spanned::Spanned};

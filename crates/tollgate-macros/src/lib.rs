@@ -1,6 +1,9 @@
 //! The attribute [`macro@limited`]. Use it as `tollgate::limited`, which describes it, with the
 //! feature `macros` of the `tollgate` crate.
 
+// Reading is in `options.rs` and `period.rs`, writing in `expand.rs`. Documentation for users
+// stands in `tollgate`.
+
 mod expand;
 mod options;
 mod period;

@@ -1,3 +1,6 @@
+//! Reads what stands between the parentheses of the attribute, and reports what is wrong there.
+//! What the options mean for the function is in `expand.rs`, texts of periods in `period.rs`.
+
 use std::time::Duration;
 
 use proc_macro2::Span;

@@ -1,5 +1,6 @@
 //! Reads a period: the texts of `tollgate::Quota::parse_period`. A procedural macro cannot depend
 //! on that crate.
+//! A change of the periods of the core has to be made here too.
 
 use std::time::Duration;
 

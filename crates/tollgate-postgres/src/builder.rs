@@ -1,4 +1,5 @@
 //! The options of a store, and how its connections are made.
+//! What a store does once it is built is in `store.rs`, what runs on a connection in `database.rs`.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
 //! The table as a store of bytes: two statements for a batch of calls.
+//! The text of the statements is in `table.rs`. Which bytes a state has is decided by the core.
 
 use std::{
     num::NonZeroUsize,

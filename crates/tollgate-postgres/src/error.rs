@@ -1,4 +1,5 @@
 //! Sorts errors of the client and of the server by what they mean for a limiter.
+//! How long a failing server is left alone is decided by the breaker of the core.
 
 use std::{error::Error as _, io};
 

@@ -1,4 +1,6 @@
 //! Connects with the credentials that a provider has now.
+//! Where credentials come from is in `credentials` of the core; the pool that asks here is made in
+//! `builder.rs`.
 
 use std::{future::Future, pin::Pin};
 

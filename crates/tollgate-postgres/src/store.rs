@@ -1,3 +1,7 @@
+//! The store that users hold: a thin face over the adapter of the core, with what operators and
+//! migrations need.
+//! Options are in `builder.rs`. What reaches the server is in `database.rs`.
+
 use std::{fmt, num::NonZeroUsize, time::Duration};
 
 use tollgate::{

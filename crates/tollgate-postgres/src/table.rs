@@ -1,4 +1,5 @@
 //! The table: its name, the SQL that makes it, and the statements that run on it.
+//! Nothing here talks to a server: that is in `database.rs`.
 
 use std::fmt;
 

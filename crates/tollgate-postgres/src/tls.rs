@@ -1,4 +1,5 @@
 //! TLS to the server, by rustls with the platform's certificates.
+//! Whether a URL asks for TLS is read in `builder.rs`.
 
 use std::sync::Arc;
 

@@ -1,3 +1,7 @@
+//! The choice between Tollgate's meaning of a file and that of Envoy's service, and the table of
+//! all differences.
+//! The differences themselves are coded where they matter: look for `is_envoy`.
+
 use std::fmt;
 
 /// Selects the meaning of rules where Tollgate and Envoy's rate limit service differ.

@@ -1,3 +1,8 @@
+//! Mistakes in files of rules, as users see them: the place, the field, and texts that no file can
+//! make forge a line.
+//! They are collected in `compile/errors.rs`. Suspicions about rules that are allowed are in
+//! `lint.rs`.
+
 use std::{borrow::Cow, fmt, path::Path, sync::Arc};
 
 /// Reports why files of rules were refused.

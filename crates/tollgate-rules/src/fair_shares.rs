@@ -1,3 +1,6 @@
+//! The field `fair_shares` once it is read, and the customer that a request has by it.
+//! It is read in `compile/fair_shares.rs`. The shares themselves are computed by the core.
+
 use std::{collections::HashMap, num::NonZeroU32};
 
 use tollgate::Customer;

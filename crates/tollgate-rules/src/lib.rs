@@ -183,6 +183,8 @@
 //!
 //! [`RuleLimiterBuilder::denied_keys`] shows which keys are denied most.
 
+// Nothing but re-exports and the pages for users stands here: each room has its own folder or file.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "http")]

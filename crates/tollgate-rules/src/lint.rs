@@ -1,4 +1,5 @@
 //! Finds rules that are allowed and probably mean something else.
+//! What is not allowed is refused in `compile/`, as an error.
 
 use std::{
     collections::{BTreeSet, HashSet},

@@ -1,4 +1,6 @@
 //! Reads files and directories.
+//! Texts become trees in `document/`, and trees become rules in `compile/`. Changes of files are
+//! noticed in `reload/`.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,5 @@
 //! Makes names for metrics and policies.
+//! Which texts of a rule or a request go into a name is decided where it is needed.
 
 use tollgate::{Key, KeySecret};
 

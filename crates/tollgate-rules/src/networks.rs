@@ -1,4 +1,5 @@
 //! The networks of clients that are never limited, and of those that are never served.
+//! Lists are read in `compile/networks.rs`. What is searched is a type of tollgate-tower.
 
 use std::net::IpAddr;
 

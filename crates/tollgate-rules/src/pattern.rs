@@ -1,4 +1,5 @@
 //! Patterns with `*`, and lists of them that are tried in the order of the file.
+//! What a match means for a descriptor is decided in `rule_set/level.rs`.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;

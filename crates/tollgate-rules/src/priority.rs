@@ -1,4 +1,5 @@
 //! The classes that rank the requests of a domain.
+//! They are read in `compile/priorities.rs`, and the ceilings are kept by the store.
 
 use std::fmt;
 

@@ -1,3 +1,6 @@
+//! A rule once it is read: its limit and its options, without the keys that lead to it.
+//! It is read in `compile/`, and found for a request in `matching/`.
+
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use tollgate::{Algorithm, Enforcement, Outage, Policy, PolicySet, Quota};

@@ -1,3 +1,6 @@
+//! The key and value that a rule of the file has, which the entries of requests are compared with.
+//! What matches is decided in `rule_set/level.rs`, patterns are in `pattern.rs`.
+
 use crate::pattern::Pattern;
 
 /// The key and the value of a descriptor of the file, by which an entry of a request selects it.

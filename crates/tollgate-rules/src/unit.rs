@@ -1,3 +1,7 @@
+//! The units of `unit` in a file: fixed lengths, counted from the epoch.
+//! Periods of a calendar are an algorithm of the core. Texts such as `10m` are read by the core
+//! too.
+
 use std::{fmt, str::FromStr, time::Duration};
 
 /// The length of a window: the field `unit` of a limit.

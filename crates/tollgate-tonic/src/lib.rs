@@ -103,6 +103,9 @@
 //!
 //! To count in Redis, enable the feature `redis` of the crate `tollgate`.
 
+// Only the two entries stand here, `layer` and `builder`. What each room adds is in its own folder
+// or file.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod interceptor;

@@ -1,3 +1,7 @@
+//! The table that gives methods and services limiters of their own, for a layer.
+//! A key that contains the method is in `key/method.rs`, labels for a single limiter in
+//! `metric_labels.rs`.
+
 use std::{collections::HashSet, fmt};
 
 use tollgate_tower::{LimiterSource, TieredLimiters};

@@ -1,3 +1,7 @@
+//! The labels by which metrics count methods and services: names of a fixed list, so that no client
+//! can add one.
+//! The series themselves are those of `tollgate_tower`.
+
 use std::collections::{BTreeSet, HashMap};
 
 use tollgate_tower::MetricLabels;

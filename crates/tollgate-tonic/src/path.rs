@@ -1,4 +1,5 @@
 //! Parses the path of a gRPC call: `/package.Service/Method`.
+//! What a method means for a limit or a label is decided by the callers.
 
 /// Splits a path into the full name of the service and the name of the method.
 ///

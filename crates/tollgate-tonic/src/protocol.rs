@@ -1,4 +1,6 @@
 //! Detects the gRPC protocol of a request by its `content-type`.
+//! The status in the answer is made in `status/`. Messages of a body are found in
+//! `messages/boundaries.rs`.
 
 use http::{HeaderMap, HeaderValue, Response, header};
 use tonic::Status;

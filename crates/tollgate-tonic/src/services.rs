@@ -1,4 +1,5 @@
 //! Predicates that select the calls of services.
+//! They are for options that exempt calls. Limits by service are in `method_limiters.rs`.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
 //! `tollgate check`: reports mistakes in rules.
+//! Mistakes and warnings are found by tollgate-rules; here they are only listed.
 
 use std::{
     fmt::Write as _,

@@ -1,4 +1,5 @@
 //! `tollgate enforce`: sets the share of keys for which a limiter is enforced.
+//! How a share is stored is in `redis/server.rs` and beside it. Services read it by themselves.
 
 use clap::Args;
 use serde::Serialize;

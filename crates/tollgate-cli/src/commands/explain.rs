@@ -1,4 +1,5 @@
 //! `tollgate explain`: shows which rule applies to a request, and why.
+//! The search itself is that of tollgate-rules. What a key has spent is shown by `peek.rs`.
 
 use std::{fmt::Write as _, path::PathBuf};
 

@@ -1,4 +1,5 @@
 //! `tollgate import`: converts the limits of another program into a file of rules.
+//! The conversion itself is in `spring/` of tollgate-rules.
 
 use std::{env, path::PathBuf};
 

@@ -1,4 +1,5 @@
 //! The subcommands. Each holds its arguments and does its work.
+//! What several commands need is in the folders beside this one.
 
 mod check;
 mod enforce;

@@ -1,5 +1,6 @@
 //! `tollgate man` and `tollgate completions`: pages and completions made of the definition of the
 //! command line.
+//! The texts are those of the arguments: none is written here.
 
 use std::{io, path::PathBuf};
 

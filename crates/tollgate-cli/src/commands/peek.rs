@@ -1,4 +1,5 @@
 //! `tollgate peek`: shows what a key has spent.
+//! States are found in `redis/lookup.rs`. Many keys are shown by `top.rs` and `who.rs`.
 
 use clap::Args;
 use serde::Serialize;

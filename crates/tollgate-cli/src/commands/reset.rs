@@ -1,4 +1,5 @@
 //! `tollgate reset`: makes a key fresh.
+//! States are found in `redis/lookup.rs`, and removed in `redis/server.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! `tollgate simulate`: tries rules on an access log.
+//! The simulation is in `simulate/`, the reading of logs in `trace/`.
 
 use std::{
     fs::{self, File},

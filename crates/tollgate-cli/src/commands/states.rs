@@ -1,4 +1,5 @@
 //! Shows the states in Redis as a table, for all commands that list them.
+//! The cells of a state come from `redis/entry.rs`.
 
 use crate::{failure::Failure, output::Table, redis::StateEntry};
 

@@ -1,4 +1,5 @@
 //! `tollgate top`: watches a prefix, or shows the keys with the most use once.
+//! Figures are gathered and drawn in `watch/`; here the manner of showing them is chosen.
 
 use std::{
     env,

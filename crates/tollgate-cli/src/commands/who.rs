@@ -1,4 +1,5 @@
 //! `tollgate who`: lists the keys that are limited now.
+//! States are read in `redis/scan.rs`, their limits in `redis/limits.rs`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
 //! Looks when a cost fits a state.
+//! Whether it fits now is seen from the state alone, in `entry.rs`.
 
 use tollgate::store::StoredState;
 

@@ -1,4 +1,5 @@
 //! The states in Redis: connects to a server, and sends it commands.
+//! PostgreSQL has the same calls in `table.rs`, and `server.rs` chooses between both.
 
 use std::time::Duration;
 

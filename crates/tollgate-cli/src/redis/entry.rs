@@ -1,4 +1,6 @@
 //! One state, as the commands show it.
+//! Rows and columns are laid out in `output.rs`. The key of a state is taken apart in
+//! `state_key.rs`.
 
 use std::time::Duration;
 

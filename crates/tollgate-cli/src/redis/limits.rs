@@ -1,5 +1,6 @@
 //! Finds the quota of a state: in rules, or by the name of its policy, as flags name it or services
 //! publish it.
+//! What services publish is read in `published.rs`.
 
 use std::{collections::HashMap, path::PathBuf};
 

@@ -1,4 +1,5 @@
 //! Finds the states of a key that an operator names.
+//! All states of a prefix are gone through in `scan.rs`.
 
 use std::net::IpAddr;
 

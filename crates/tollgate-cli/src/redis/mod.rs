@@ -2,6 +2,9 @@
 //!
 //! `scripts/README.md` has the layout of keys, and the headers of `scripts/*.lua` those of values.
 
+// The name is that of the first store. Nothing here decides a check: commands only look, and
+// remove.
+
 mod ahead;
 mod connection;
 mod entry;

@@ -1,4 +1,5 @@
 //! Shows the progress of a scan.
+//! The scan itself is in `scan.rs`.
 
 use std::io::{self, IsTerminal as _, Write as _};
 

@@ -1,4 +1,6 @@
 //! Reads the limits that services publish, and the shares of keys that operators set for them.
+//! How they are fetched is in `connection.rs` and `table.rs`; which of them applies to a state is
+//! decided in `limits.rs`.
 
 use std::collections::BTreeMap;
 

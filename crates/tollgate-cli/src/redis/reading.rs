@@ -1,4 +1,5 @@
 //! Computes the units spent between two readings of a state.
+//! When a state is read is decided in `watch/tracker.rs`, its bytes are decoded by the core.
 
 use tollgate::{Quota, store::StoredState};
 

@@ -1,4 +1,6 @@
 //! Goes through the states of a prefix, in bounded memory.
+//! Single keys are looked up in `lookup.rs`. Commands to a server are in `connection.rs` and
+//! `table.rs`.
 
 use clap::Args;
 use serde::Serialize;

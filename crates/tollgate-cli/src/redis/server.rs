@@ -1,4 +1,5 @@
 //! The server that has the states, and the options that name it.
+//! Each kind of server has its own file: `connection.rs` and `table.rs`.
 
 use std::time::Duration;
 

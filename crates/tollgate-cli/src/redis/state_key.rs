@@ -1,4 +1,5 @@
 //! The keys of states: `prefix:{outermost level}>inner levels:policy:version`.
+//! Values behind the keys are read in `scan.rs`.
 
 use tollgate::{Algorithm, Policy};
 

@@ -1,4 +1,5 @@
 //! The states in a table of PostgreSQL.
+//! Redis has the same calls in `connection.rs`.
 
 use std::{collections::HashMap, num::NonZeroUsize, time::Duration};
 

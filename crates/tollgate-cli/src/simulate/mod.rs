@@ -1,4 +1,5 @@
 //! Tries rules on a trace in simulated time.
+//! Logs are read in `trace/`, rules decide as they do in a service.
 
 mod plot;
 mod report;

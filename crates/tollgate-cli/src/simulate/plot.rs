@@ -1,4 +1,5 @@
 //! Draws the requests and the denials of each rule over time.
+//! Lines and axes are drawn in `svg.rs`, which knows no rules.
 
 use super::{
     series::Series,

@@ -1,4 +1,5 @@
 //! The report of a simulation.
+//! The counts are made in `tally.rs`, the proposals in `suggest.rs`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
 //! Counts over time, in a bounded number of bins.
+//! They are drawn in `plot.rs`. Sums over the whole time are in `tally.rs`.
 
 /// The most bins. When the time is longer, neighbours are joined.
 const BINS: usize = 240;

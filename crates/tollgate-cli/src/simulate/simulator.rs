@@ -1,4 +1,5 @@
 //! Runs the requests of a trace against rules, on a store and a clock of its own.
+//! Descriptors are made in `source.rs`, counts are kept in `tally.rs`.
 
 use std::{collections::HashMap, num::NonZeroUsize, ptr, sync::Arc};
 

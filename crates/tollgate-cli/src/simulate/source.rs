@@ -1,4 +1,5 @@
 //! Makes descriptors of the requests of a trace.
+//! The fields of a request are read in `trace/`. Actions of rules are those of tollgate-rules.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
 //! Proposes quotas that would have denied at most a share of the requests.
+//! The requests that it tries are kept in `tally.rs`.
 
 use std::num::NonZeroUsize;
 

@@ -1,4 +1,5 @@
 //! Draws line charts as SVG. The text is legible on white and on black pages.
+//! What the lines mean is decided in `plot.rs`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
 //! Counts what each rule would have denied.
+//! Counts over time are in `series.rs`; texts and tables are made in `report.rs`.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,6 @@
 //! Reads the common and the combined log format of Apache and nginx, also with a virtual host in
 //! front.
+//! Names of fields are given in `fields.rs`; other formats have files of their own.
 
 use super::fields::Fields;
 

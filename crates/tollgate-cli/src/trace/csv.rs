@@ -1,4 +1,5 @@
 //! Reads logs as CSV. The first line names the columns.
+//! Which column has which meaning is decided in `fields.rs`.
 
 use csv_core::{ReadRecordResult, Reader};
 

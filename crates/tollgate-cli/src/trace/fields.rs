@@ -1,4 +1,5 @@
 //! The fields of a request, by names that do not depend on the format of the trace.
+//! Each format is read in a file of its own.
 
 use std::{
     collections::BTreeMap,

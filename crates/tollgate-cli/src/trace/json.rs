@@ -1,4 +1,5 @@
 //! Reads logs with one JSON object in each line.
+//! Which name has which meaning is decided in `fields.rs`.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,5 @@
 //! Reads lines of a bounded length.
+//! What stands in a line is read by its format, from `reader.rs` on.
 
 use std::io::{self, BufRead};
 

@@ -1,4 +1,5 @@
 //! Reads traces of requests: access logs in several formats.
+//! What becomes of the requests is decided in `simulate/`.
 
 mod common;
 mod csv;

@@ -1,4 +1,5 @@
 //! Reads requests from the lines of a trace, and counts the lines that are none.
+//! Each format has a file of its own. The order of requests is mended in `sorter.rs`.
 
 use std::{
     io::{self, BufRead},

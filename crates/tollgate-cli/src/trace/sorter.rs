@@ -1,4 +1,5 @@
 //! Puts requests into the order of their times, in bounded memory.
+//! Times are read in `time.rs`.
 
 use std::{collections::BTreeMap, io};
 

@@ -1,4 +1,5 @@
 //! Reads the time of a request in the forms that logs have.
+//! Which column has the time is decided in `fields.rs`.
 
 use time::{
     OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem,

@@ -1,4 +1,5 @@
 //! Reads Redis and the pages of running services, one snapshot after the other.
+//! Each source has a file of its own; how a snapshot is shown is not known here.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
 //! Reads pages of running services over HTTP.
+//! What stands on a page of metrics is read in `exposition.rs`.
 
 use std::{
     collections::BTreeMap,

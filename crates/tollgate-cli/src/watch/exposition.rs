@@ -4,6 +4,8 @@
 //!
 //! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
+// Pages are fetched in `endpoint.rs`, and series are added up in `figures.rs`.
+
 use std::collections::BTreeMap;
 
 use crate::output::shown;

@@ -1,4 +1,5 @@
 //! Adds up series of several pages, and makes rates of their counters.
+//! Which series have which meaning is decided in `metrics.rs`.
 
 use std::{collections::BTreeMap, time::Duration};
 

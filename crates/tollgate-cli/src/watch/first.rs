@@ -1,4 +1,5 @@
 //! Selects the states that are shown.
+//! States are read by a scan of `redis/`.
 
 use std::{cmp::Ordering, mem};
 

@@ -1,4 +1,5 @@
 //! Makes the figures of limiters, policies, rules and stores of the metrics.
+//! Sums and rates are computed in `figures.rs`, columns are laid out in `sections.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,6 +3,7 @@
 //! `collector` reads Redis (`tracker`) and pages of metrics (`endpoint`, `exposition`, `figures`)
 //! into a `snapshot`. `sections` lays it out as lines, which `screen` draws and `plain` prints.
 //! `session` runs them until it is ended.
+//! Commands that look once, without a refresh, need only `redis/`.
 
 mod collector;
 mod endpoint;

@@ -1,4 +1,5 @@
 //! Selects how keys are shown.
+//! Digests are for people who may not see keys. Nothing is stored under them.
 
 use std::{fs, hash::BuildHasher, path::PathBuf};
 

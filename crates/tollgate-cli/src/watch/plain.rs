@@ -1,4 +1,5 @@
 //! Prints snapshots as lines.
+//! A terminal is drawn in `screen.rs`; the lines of both come from `sections.rs`.
 
 use std::io::{self, Write as _};
 

@@ -1,4 +1,5 @@
 //! Draws snapshots on a terminal.
+//! What stands on the lines is decided in `sections.rs`.
 
 use std::{io, thread};
 

@@ -1,4 +1,5 @@
 //! Lays out a snapshot as lines of text, for a given width.
+//! Nothing here prints: that is in `plain.rs` and `screen.rs`.
 
 use super::snapshot::{Snapshot, Source};
 use crate::output::{Line, Table, shown};

@@ -1,4 +1,5 @@
 //! Shows snapshots until the user or a signal ends it.
+//! What is read is decided in `collector.rs`, how it looks in the two views.
 
 use std::{
     future, io,

@@ -1,4 +1,5 @@
 //! The figures of a prefix at one moment.
+//! It is filled in `collector.rs` and `metrics.rs`, and laid out in `sections.rs`.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
 //! Measures the units that each policy spends per second, from one scan to the next.
+//! How much one state has spent between two readings is computed in `redis/reading.rs`.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,3 +1,6 @@
+//! How long the client of a control plane waits before it connects again.
+//! When it does so is decided in `client.rs`. The store has waits of its own, in the core.
+
 use std::time::Duration;
 
 /// Sets the waits between two connections to a control plane.

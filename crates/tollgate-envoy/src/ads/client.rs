@@ -1,3 +1,6 @@
+//! The client of a control plane: its options, its connection, and one stream after another.
+//! What is answered on a stream is decided in `session.rs`.
+
 use std::{error::Error, fmt, time::Duration};
 
 use tokio::{sync::mpsc, time::sleep};

@@ -1,4 +1,6 @@
 //! Takes rules from a control plane.
+//! Rules in files are loaded by tollgate-rules, and which of both a program uses is decided in
+//! `command/`.
 
 mod backoff;
 mod client;

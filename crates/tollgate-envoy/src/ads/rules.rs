@@ -1,4 +1,6 @@
 //! Makes rules of the resources of a control plane.
+//! They become a text in the form of a file, which tollgate-rules reads: the language is not known
+//! twice.
 
 use prost::Message;
 use prost_types::{Any, ListValue, Struct, Value, value::Kind};

@@ -1,3 +1,7 @@
+//! The conversation on one stream: which version is accepted or refused, and what the next request
+//! says.
+//! Nothing here connects or waits: that is in `client.rs`.
+
 use prost_types::{Struct, Value, value::Kind};
 use tollgate_rules::{RuleSetBuilder, Rules};
 

@@ -1,3 +1,6 @@
+//! Certificates and keys for the connection to a control plane.
+//! Those that the server shows to its own clients are in `server/tls.rs`.
+
 use std::{
     fs,
     path::{Path, PathBuf},

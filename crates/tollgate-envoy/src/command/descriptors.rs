@@ -1,4 +1,5 @@
 //! Fits the number of connections to the descriptors of the process.
+//! File descriptors are meant: descriptors of requests are read in `service/descriptors.rs`.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

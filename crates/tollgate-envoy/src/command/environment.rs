@@ -1,4 +1,5 @@
 //! Warns of variables that have no effect.
+//! Variables that have one are in `arguments/`.
 
 use std::env;
 

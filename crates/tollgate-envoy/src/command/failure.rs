@@ -1,4 +1,5 @@
 //! The reasons why the program ends early.
+//! Failures of requests, while the program runs, are in `service/failure.rs`.
 
 use std::{env, fmt, process::ExitCode};
 

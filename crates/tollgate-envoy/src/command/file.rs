@@ -1,4 +1,5 @@
 //! Reads settings from flags, variables and a file.
+//! Which settings there are stands in `arguments/`.
 
 use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode};
 

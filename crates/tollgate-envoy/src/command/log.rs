@@ -1,4 +1,5 @@
 //! Writes log lines to standard error.
+//! Lines are written where something happens, by `tracing`.
 
 use clap::ValueEnum;
 use tracing_subscriber::filter::LevelFilter;

@@ -1,4 +1,5 @@
 //! Serves metrics for Prometheus.
+//! What is counted, and under which names, is in `metrics/` of the library.
 
 use axum::{Router, extract::State, http::header::CONTENT_TYPE, routing::get};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};

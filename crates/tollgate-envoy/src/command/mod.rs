@@ -1,4 +1,6 @@
 //! The program: reads the settings, starts the parts, and ends them.
+//! Nothing of this folder is part of the library. Whatever a server of one's own could use is
+//! beside it.
 
 mod arguments;
 mod descriptors;

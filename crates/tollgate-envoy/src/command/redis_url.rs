@@ -1,4 +1,5 @@
 //! Makes sources of Redis of the settings that Envoy's service has.
+//! A URL in Tollgate's own form is read by the core.
 
 use tollgate::redis::RedisSource;
 

@@ -1,4 +1,5 @@
 //! Starts the parts, and ends them.
+//! How each part is made of the settings is in `start.rs` and `store.rs`.
 
 use std::{env, process::ExitCode};
 

@@ -1,4 +1,5 @@
 //! Waits for the signals that end the program.
+//! How a server ends its connections is in `server/run.rs`.
 
 use std::{process, time::Duration};
 

@@ -1,4 +1,5 @@
 //! Makes the parts of the settings.
+//! The order in which they are started and ended is in `run.rs`; the store is made in `store.rs`.
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,5 @@
 //! Opens the store, and watches whether it answers.
+//! Addresses in the form of Envoy's service are understood in `redis_url.rs`.
 
 use std::{fs, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
 //! Reads the values of settings, in the forms that Envoy's service has.
+//! Which settings have them stands in `arguments/`.
 
 use std::{convert::Infallible, path::PathBuf, time::Duration};
 

@@ -1,3 +1,6 @@
+//! Counts times by buckets, without a lock.
+//! How they are written for a monitor is in `prometheus.rs` and `statsd.rs`.
+
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,

@@ -1,4 +1,5 @@
 //! Maps names of statsd to names of Prometheus, as the default mapper of Envoy's service does.
+//! Values and lines are written in `prometheus.rs`.
 
 /// The name and the labels of a series.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,5 @@
 //! Counts under the names of Envoy's service, so that dashboards and alerts stay as they are.
+//! Tollgate's own series are those of the core and of tollgate-rules.
 
 mod histogram;
 #[cfg(feature = "server")]

@@ -1,3 +1,6 @@
+//! Keeps the number and the length of names in bounds, because clients can choose parts of them.
+//! What is counted under a name is decided in `registry.rs`.
+
 use std::{
     borrow::Cow,
     collections::HashMap,

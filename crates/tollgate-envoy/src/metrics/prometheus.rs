@@ -1,3 +1,6 @@
+//! Writes all counts as the text that Prometheus reads.
+//! The counts are in `registry.rs`, and the port is opened by `server/`.
+
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use tollgate_rules::LoadCounts;

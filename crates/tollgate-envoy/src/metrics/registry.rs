@@ -1,3 +1,6 @@
+//! The counters of Envoy's service: what each counts, its name, and its value.
+//! Sending and showing them is in `statsd.rs`, `prometheus.rs` and `debug.rs`.
+
 use std::{
     fmt,
     sync::{

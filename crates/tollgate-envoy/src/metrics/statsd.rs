@@ -1,3 +1,6 @@
+//! Sends what was counted since the last time to a statsd server.
+//! The counters are in `registry.rs`. Nothing here delays a request.
+
 use std::{collections::HashMap, io, pin::pin, time::Duration};
 
 use tokio::{

@@ -3,6 +3,8 @@
 //! The generated code is committed, so that only cargo is needed to build it. A test generates it
 //! again and compares.
 
+// Only names are given to generated code here. Messages get their meaning in `service/` and `ads/`.
+
 #[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, clippy::pedantic, clippy::nursery, reason = "generated")]
 #[rustfmt::skip]
 mod generated;

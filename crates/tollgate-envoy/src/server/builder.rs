@@ -1,3 +1,6 @@
+//! The options of a server, and the opening of its ports.
+//! What happens on them afterwards is in `run.rs`.
+
 use std::time::Duration;
 
 use axum::Router;

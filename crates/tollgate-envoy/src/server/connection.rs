@@ -1,4 +1,5 @@
 //! Serves one connection until its client or the server ends it.
+//! How connections are accepted, and how many, is in `port.rs`. What a call does is in `service/`.
 
 use std::{
     future::pending,

@@ -1,3 +1,6 @@
+//! Why a server did not start or has ended.
+//! Errors of a request never end a server: those are in `service/failure.rs`.
+
 use std::{error::Error, fmt};
 
 /// Reports why a server did not start, or ended.

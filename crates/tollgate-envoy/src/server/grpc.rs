@@ -1,4 +1,5 @@
 //! Makes the services of the gRPC port.
+//! What they answer is decided in `service/` and `health.rs`.
 
 use axum::Router;
 use tonic::service::Routes;

@@ -1,3 +1,6 @@
+//! Sockets: a TCP port or a Unix socket, how one is opened, and what it accepts.
+//! Bounds and tasks of connections are in `port.rs` and `connection.rs`.
+
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};

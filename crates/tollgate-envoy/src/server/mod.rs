@@ -1,4 +1,5 @@
 //! Serves gRPC, HTTP, debug pages and metrics, and ends gracefully.
+//! Nothing here knows a rule or a limit: requests are decided in `service/`.
 
 mod builder;
 mod connection;

@@ -1,3 +1,6 @@
+//! The options of a server as its parts read them, with their defaults.
+//! Users set them in `builder.rs`.
+
 use std::time::Duration;
 
 /// The options of a server.

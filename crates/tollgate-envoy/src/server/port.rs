@@ -1,4 +1,5 @@
 //! Accepts the connections of one port, up to a bound.
+//! What happens on a connection is in `connection.rs`.
 
 use std::{future::pending, io, sync::Arc, time::Duration};
 

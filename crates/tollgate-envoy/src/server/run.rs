@@ -1,3 +1,6 @@
+//! A running server: a task for each port, and the order in which they end.
+//! One port is served in `port.rs`, and the end is asked for by the program's signals.
+
 use std::{fmt, future::Future, net::SocketAddr, time::Duration};
 
 use axum::Router;

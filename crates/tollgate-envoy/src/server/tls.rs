@@ -1,3 +1,7 @@
+//! TLS of the server: certificates that are read again when they change, and the handshake with a
+//! client.
+//! TLS to a control plane is in `ads/tls.rs`.
+
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;

@@ -1,4 +1,5 @@
 //! Ends connections whose clients do not read.
+//! Clients that send nothing are ended in `connection.rs`.
 
 use std::{
     io,

@@ -1,4 +1,5 @@
 //! Makes the response to a request.
+//! Header fields are added in `headers.rs`, metadata is converted in `structs.rs`.
 
 use std::time::{Duration, SystemTime};
 

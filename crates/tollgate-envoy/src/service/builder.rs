@@ -1,3 +1,6 @@
+//! The options of the service.
+//! What each of them changes in an answer is in the files beside.
+
 use std::sync::Arc;
 
 use tollgate_rules::RuleLimiter;

@@ -1,4 +1,5 @@
 //! Reads the descriptors of a request.
+//! What a descriptor means is decided by the rules, in tollgate-rules.
 
 use tollgate_rules::{Compat, Descriptor, LimitOverride, Unit};
 use tonic::Status;

@@ -1,4 +1,5 @@
 //! The reasons why a request was not decided.
+//! Denials are no failures: they are answered in `answer.rs`.
 
 use tollgate::{Error, ErrorKind};
 use tollgate_rules::RequestError;

@@ -1,3 +1,6 @@
+//! The header fields that an answer asks Envoy to add to its response.
+//! The code and the status of each descriptor are in `answer.rs`.
+
 use std::{cmp::Reverse, fmt::Write as _};
 
 use tollgate::{Decision, limiter::PolicyState};

@@ -1,4 +1,6 @@
 //! Decides requests of Envoy.
+//! The decision is that of tollgate-rules: here it is translated from and into Envoy's protocol.
+//! Ports are served in `server/`.
 
 mod answer;
 mod builder;

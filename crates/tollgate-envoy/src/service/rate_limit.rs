@@ -1,3 +1,7 @@
+//! The service for Envoy: one request from its message to its answer, with its counts and its log
+//! line.
+//! The steps are in the files beside, and the decision is that of tollgate-rules.
+
 use std::{fmt, sync::Arc, time::Instant};
 
 use tollgate_rules::{Plan, RuleDecision, RuleLimiter};

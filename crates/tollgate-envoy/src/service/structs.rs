@@ -1,4 +1,5 @@
 //! Converts metadata into `google.protobuf.Struct`.
+//! Which metadata an answer has is decided by tollgate-rules.
 
 use prost_types::{ListValue, Struct, Value, value::Kind};
 use serde_json::Value as Json;

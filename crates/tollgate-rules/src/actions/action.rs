@@ -1,3 +1,7 @@
+//! One list of actions: what each reads of a request, and the entry that it makes.
+//! How a file writes actions is in `compile/actions.rs`. The descriptors of a request are gathered
+//! in `descriptors.rs`.
+
 use std::{
     borrow::Cow,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},

@@ -1,3 +1,7 @@
+//! All the action lists of a domain, which turn a request into its descriptors. The table of
+//! actions for readers of the documentation stands here too.
+//! A single list, and what its actions read, is in `action.rs`.
+
 use http::request::Parts;
 use tollgate_tower::key::KeyError;
 

@@ -1,4 +1,5 @@
 //! Reads the `rate_limits` of a file.
+//! What an action does with a request is in `actions/action.rs`.
 
 use http::HeaderName;
 

@@ -1,3 +1,6 @@
+//! The options and the entries of loading: from texts, files or directories to a set of rules.
+//! Files are read in `load.rs`, and their trees are checked in `files.rs` and beside it.
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

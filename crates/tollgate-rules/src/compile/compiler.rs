@@ -1,3 +1,7 @@
+//! What a compilation collects while it goes through the files: mistakes, rules, and the
+//! descriptors of the level at hand.
+//! The methods that read fields are in the files beside, one for each part of the language.
+
 use std::{collections::HashMap, path::PathBuf};
 
 use super::{errors::Errors, fair_shares::FairSharesField, priorities::PriorityField};

@@ -1,4 +1,5 @@
 //! Reads and checks the fields of a descriptor.
+//! The fields of its limit are read in `limit.rs`. Levels are walked in `files.rs`.
 
 use tollgate::{Enforcement, Outage};
 

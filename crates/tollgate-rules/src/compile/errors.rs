@@ -1,4 +1,5 @@
 //! Collects mistakes with the path of their field.
+//! What a mistake looks like to users is in `error.rs`, one floor up.
 
 use std::{fmt, path::Path, sync::Arc};
 

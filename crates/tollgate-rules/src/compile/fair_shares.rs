@@ -1,4 +1,6 @@
 //! Reads `fair_shares`: the entry that names the customer of a request, and the weights of customers.
+//! Which customer a request has is found in `fair_shares.rs` beside the root, shares are computed
+//! by the core.
 
 use std::{collections::HashMap, num::NonZeroU32};
 

@@ -1,4 +1,6 @@
-//! Reads values of a type.
+//! Reads values of a type: texts, numbers, lists, mappings. A wrong one is reported, with a guess
+//! for a misspelt name.
+//! Nothing here knows what a field means: that is in the file of its part of the language.
 
 use super::{compiler::Compiler, errors::Trail};
 use crate::{

@@ -1,4 +1,6 @@
 //! Goes through the files of a set, and through the levels of each.
+//! The fields of one descriptor are read in `descriptor.rs`. Files were read and parsed before, in
+//! `load.rs` and `document/`.
 
 use std::{
     collections::HashMap,

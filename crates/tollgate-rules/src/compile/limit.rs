@@ -1,4 +1,6 @@
 //! Reads `rate_limit`: a window of the language, or one of the forms that Tollgate adds.
+//! Other fields of a descriptor are read in `descriptor.rs`. The finished limit is a type of
+//! `rule.rs`.
 
 use std::{str::FromStr, time::Duration};
 

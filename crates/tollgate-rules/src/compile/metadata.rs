@@ -1,4 +1,5 @@
 //! Reads metadata, which must fit a `google.protobuf.Struct`.
+//! Metadata is only carried: `verdict/combine.rs` joins it for an answer.
 
 use serde_json::{Map, Number, Value as Json};
 

@@ -1,6 +1,8 @@
 //! Checks the trees of files and makes a [`RuleSet`](crate::RuleSet) of them.
 //!
 //! Every mistake is collected. A mistake in one field does not hide those in others.
+//! Texts were parsed before, in `document/`. What the finished rules do with a request is in
+//! `matching/` and `verdict/`.
 
 #[cfg(feature = "http")]
 mod actions;

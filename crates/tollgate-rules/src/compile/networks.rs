@@ -1,5 +1,6 @@
 //! Reads `networks`: lists of allowed and denied networks, in place or in files with one network in
 //! each line.
+//! Which network an address belongs to is decided in `networks.rs` beside the root.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
 //! Reads `priorities`: the classes of a domain, with their ceilings.
+//! Which class a request has is decided in `priority.rs`.
 
 use tollgate::Priority;
 

@@ -1,4 +1,5 @@
 //! A list that holds up to four entries in place.
+//! What an entry is stands in `entry.rs`; nothing here looks into one.
 
 use std::ops::Deref;
 

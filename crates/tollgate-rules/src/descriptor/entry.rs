@@ -1,3 +1,6 @@
+//! One key with its value, as a request brings it. The list of them is in `entries.rs`.
+//! The key and value of a rule, which entries are compared with, are a `Selector`.
+
 use std::{borrow::Cow, fmt};
 
 /// One key and its value in a [`Descriptor`](crate::Descriptor).

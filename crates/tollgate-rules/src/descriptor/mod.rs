@@ -1,3 +1,7 @@
+//! What a request is described by: its descriptors, and the limit or the units that one may bring
+//! along.
+//! Descriptors are made of HTTP requests in `actions/`, and matched with rules in `matching/`.
+
 mod entries;
 mod entry;
 

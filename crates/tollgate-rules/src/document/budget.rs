@@ -1,4 +1,5 @@
 //! Bounds a tree while it grows, and makes the errors of its readers.
+//! The bounds themselves are options, in `limits.rs`.
 
 use super::{limits::Limits, node::short};
 use crate::error::{Position, RuleError, RuleErrorKind};

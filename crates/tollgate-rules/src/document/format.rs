@@ -1,3 +1,6 @@
+//! The formats of a file, by its extension, and the way from its text to the reader of the format.
+//! Each reader has its own file. Reading from the disk is in `load.rs`.
+
 use std::path::Path;
 
 #[cfg(feature = "toml")]

@@ -1,3 +1,7 @@
+//! The options that bound the size, the depth and the number of files of rules, against hostile or
+//! broken ones.
+//! They are kept in `budget.rs` while a tree grows, and in `load.rs` before that.
+
 use crate::error::{RuleError, RuleErrorKind};
 
 /// Bounds the time and the memory that a file of rules may take.

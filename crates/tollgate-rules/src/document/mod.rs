@@ -19,6 +19,7 @@
 //! | `serde_yaml` | not maintained |
 //!
 //! JSON is YAML. TOML is read as the spanned tree of `toml`.
+//! What the fields of a tree mean is decided in `compile/`. Files come from `load.rs`.
 
 mod budget;
 mod format;

@@ -1,3 +1,6 @@
+//! The tree that all formats become: values with their places, and how an error describes one.
+//! Trees are built in `yaml.rs` and `toml.rs`, and read in `compile/` and `spring/`.
+
 use std::borrow::Cow;
 
 use crate::error::{Position, cut};

@@ -1,4 +1,5 @@
 //! Builds the tree from the spanned tree of a TOML parser.
+//! YAML and JSON are read in `yaml.rs`.
 
 use toml::de::{DeTable, DeValue};
 

@@ -1,4 +1,5 @@
 //! Builds the tree from the events of a YAML parser.
+//! JSON is read here too, because it is YAML. What a tree means is decided in `compile/`.
 
 use std::{borrow::Cow, collections::HashMap};
 

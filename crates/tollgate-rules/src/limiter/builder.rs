@@ -1,3 +1,7 @@
+//! The options of a limiter, and the limiters of the core that it is made of, one for each rule of
+//! an outage.
+//! What it does with a request is in `rule_limiter.rs`.
+
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use tollgate::{

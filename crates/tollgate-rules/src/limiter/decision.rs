@@ -1,3 +1,7 @@
+//! What a check of rules returns: the verdict with the decision of each descriptor, or the reason
+//! why there is none.
+//! How a verdict comes about is in `verdict/`.
+
 use std::{fmt, time::Duration};
 
 use tollgate::{Decision, Error, limiter::PolicyState};

@@ -4,6 +4,7 @@
 //! A counter of a store stays at its limit. So the first denied request of a window marks the
 //! counter, and a check of 0 units reads the mark. A mark ends with the window. It costs nothing
 //! while requests are allowed, and later denials find it in the memory of denials.
+//! When a counter is marked is decided in `settle.rs`. Nothing here runs in the native mode.
 
 use std::{
     sync::{Arc, OnceLock},

@@ -1,4 +1,6 @@
 //! Checks requests against rules on a store.
+//! Which rules a request has, and what their outcomes mean for it, is computed in `verdict/`,
+//! without a store.
 
 mod builder;
 mod decision;

@@ -1,4 +1,5 @@
 //! Limits HTTP and gRPC requests by rules, in a layer.
+//! The layer itself is that of tollgate-tower. Descriptors are made in `actions/`.
 
 use std::sync::Arc;
 

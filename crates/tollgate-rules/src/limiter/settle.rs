@@ -1,5 +1,7 @@
 //! Derives the outcomes of the charges. In the mode `envoy`, they are those of counters that denied
 //! requests raise too.
+//! What the store is asked to charge is in `steps.rs`, and the answer to the request is combined in
+//! `verdict/combine.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! Distributes the descriptors of a request to steps: one call of the store each.
+//! What becomes of the charges is decided in `settle.rs`. Nothing here knows what a verdict is.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,5 @@
 //! Explains step by step how a rule was found, for operators.
+//! It repeats the search of `mod.rs` and keeps what was tried. Requests are decided without it.
 
 use std::fmt;
 

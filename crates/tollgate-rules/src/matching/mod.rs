@@ -1,4 +1,6 @@
 //! Finds the rule of a descriptor.
+//! The search by key and value in one level is in `rule_set/level.rs`. Here it goes from level to
+//! level, and the key and the name of the counter are made.
 
 mod explain;
 

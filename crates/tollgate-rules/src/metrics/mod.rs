@@ -1,5 +1,6 @@
 //! Metrics through the `metrics` facade, behind the feature of that name. Labels come from files,
 //! never from a request.
+//! Counters of Envoy's own names are kept by tollgate-envoy. Denied keys are counted by the core.
 
 #[cfg(not(feature = "metrics"))]
 mod off;

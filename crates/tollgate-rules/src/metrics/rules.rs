@@ -1,3 +1,6 @@
+//! The series of each rule and of the loads, in the recorder of the `metrics` facade.
+//! Which units count as near or over is decided in `usage.rs`.
+
 use std::{
     collections::HashMap,
     fmt,

@@ -1,3 +1,6 @@
+//! Sorts the units of one check into within, near and over, with or without the feature `metrics`.
+//! Where they are counted is in `rules.rs`, and in tollgate-envoy.
+
 use crate::Compat;
 
 /// The units of one check, sorted by where they lie: within the limit, near it, or over it.

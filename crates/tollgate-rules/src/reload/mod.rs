@@ -1,4 +1,5 @@
 //! Replaces rules while requests run.
+//! How a file becomes rules is in `compile/` and `load.rs`.
 
 #[cfg(feature = "watch")]
 mod places;

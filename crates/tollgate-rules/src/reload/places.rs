@@ -1,4 +1,5 @@
 //! Finds the directories in which a change can mean other rules.
+//! The watch over them is in `watch.rs`.
 
 use std::{
     collections::BTreeSet,

@@ -1,3 +1,7 @@
+//! The handle to the rules in force: it gives them out, replaces them, and remembers how the last
+//! load went.
+//! When to load again is decided in `watch.rs`, or by the user.
+
 use std::{
     fmt,
     path::{Path, PathBuf},

@@ -1,4 +1,5 @@
 //! Reloads rules when their files change, and on SIGHUP.
+//! What a reload does, and whether it changes anything, is in `rules.rs`.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
 //! The descriptors of one level, found by the key and the value of a request.
+//! The way from one level to the next is in `matching/`.
 
 use std::{
     collections::HashMap,

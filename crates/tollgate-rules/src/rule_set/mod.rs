@@ -1,3 +1,6 @@
+//! All rules of a load, as the tree of their descriptors for each domain. It never changes.
+//! It is built in `compile/`, searched in `matching/`, and exchanged in `reload/`.
+
 pub(crate) mod level;
 
 use std::{collections::HashMap, fmt, sync::Arc};

@@ -1,4 +1,5 @@
 //! Reads the filters of a route.
+//! Other filters are skipped. The three numbers are checked in `settings.rs`.
 
 use super::{
     property::{Property, expected, path, properties, same},

@@ -83,6 +83,8 @@
 //!
 //! [`request_rate_limiter.lua`]: https://github.com/spring-cloud/spring-cloud-gateway/blob/v5.0.1/spring-cloud-gateway-server-webflux/src/main/resources/META-INF/scripts/request_rate_limiter.lua
 
+// Only the conversion is here, and rules as Tollgate writes them are all that it returns.
+
 mod filter;
 mod property;
 mod reader;

@@ -1,4 +1,5 @@
 //! Reads mappings as properties, as Spring Boot does: `a: {b: 1}` and `a.b: 1` are the same.
+//! Which names matter is decided in `reader.rs`.
 
 use crate::{
     compile::listed,

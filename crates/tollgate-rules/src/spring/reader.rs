@@ -1,4 +1,6 @@
 //! Reads the documents of a file.
+//! Single filters are read in `filter.rs`, scalars in `values.rs`. What the settings mean together
+//! is decided in `writer.rs`.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
 //! Keeps what the file says, before it is put together for each route.
+//! It is read in `reader.rs`, and put together in `writer.rs`.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
 //! Reads scalars as Spring does: each is a text, and may hold placeholders.
+//! Names of settings are read in `property.rs`.
 
 use crate::{
     RuleErrorKind,

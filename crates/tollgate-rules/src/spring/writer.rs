@@ -1,5 +1,6 @@
 //! Writes the rule of each route, from its filters, the default filters and the settings of the
 //! gateway.
+//! What the settings are was read before, in `reader.rs`.
 
 use std::{collections::HashSet, fmt::Write as _, time::Duration};
 

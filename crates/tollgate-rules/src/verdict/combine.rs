@@ -1,3 +1,7 @@
+//! The last half of a decision: the outcomes of all descriptors become the answer to the request,
+//! with its status for each.
+//! What was charged is decided before, in `plan.rs`; one outcome comes from `outcome.rs`.
+
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};

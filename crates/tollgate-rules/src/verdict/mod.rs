@@ -2,6 +2,7 @@
 //!
 //! [`RuleSet::plan`](crate::RuleSet::plan) selects the descriptors that are charged. The caller
 //! charges them, and [`Plan::verdict`] combines the outcomes into the answer.
+//! The store is asked in `limiter/`.
 
 mod combine;
 mod outcome;

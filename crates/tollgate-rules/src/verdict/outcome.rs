@@ -1,3 +1,7 @@
+//! What charging one descriptor has led to, from a counter, a decision of the core, or the memory
+//! of a denial.
+//! What the outcomes of several descriptors mean for a request is in `combine.rs`.
+
 use std::time::Duration;
 
 use tollgate::{Decision, limiter::PolicyState};

@@ -1,3 +1,7 @@
+//! The first half of a decision: which descriptors of a request are charged, and why others are
+//! not.
+//! The rule of a descriptor is found in `matching/`; the answer is combined in `combine.rs`.
+
 use std::{collections::HashSet, fmt};
 
 use tollgate::{Customer, Key, Priority};

@@ -1,3 +1,6 @@
+//! The interceptor that can wait for a store in Redis, for users of `tonic-async-interceptor`.
+//! tonic's own kind, which cannot wait, is in `synchronous.rs`. Statuses are made in `status/`.
+
 use std::{
     fmt,
     future::Future,

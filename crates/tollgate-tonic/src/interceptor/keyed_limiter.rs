@@ -1,3 +1,6 @@
+//! What both kinds of interceptor begin with: the limiter, and how the key of a call is found.
+//! Each kind asks the limiter in its own way, in its own file.
+
 use std::fmt;
 
 use tollgate::Key;

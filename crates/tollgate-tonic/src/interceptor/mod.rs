@@ -1,4 +1,5 @@
 //! Limits calls in interceptors of tonic, for places where a layer does not fit.
+//! The layers are those of `tollgate_tower`; `lib.rs` gives them gRPC statuses.
 
 #[cfg(feature = "async-interceptor")]
 mod asynchronous;

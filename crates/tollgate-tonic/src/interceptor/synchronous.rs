@@ -1,3 +1,8 @@
+//! The interceptor for `with_interceptor` of tonic, which has to decide at once: in process, or by
+//! what
+//! an outer layer decided.
+//! Whatever may wait for a store is in `asynchronous.rs`.
+
 use std::{fmt, sync::Arc};
 
 use tollgate::LimiterHandle;

@@ -1,3 +1,7 @@
+//! The key extractor that reads the subject of a verified TLS certificate of the client.
+//! Addresses of clients come from `tollgate_tower`, other properties of a call from the files
+//! beside.
+
 use http::request::Parts;
 use tollgate::Key;
 use tollgate_tower::{

@@ -1,3 +1,6 @@
+//! The key extractor that reads one metadata entry, in text or in binary.
+//! Extractors of HTTP header fields are in `tollgate_tower`, and know no binary entries.
+
 use std::borrow::Cow;
 
 use base64::{

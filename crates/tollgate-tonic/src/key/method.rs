@@ -1,3 +1,6 @@
+//! The key extractors that read the path of a call: one quota for each method, or for each service.
+//! Different quotas for methods are a table of limiters, in `method_limiters.rs`.
+
 use http::request::Parts;
 use tollgate::Key;
 use tollgate_tower::{

@@ -27,6 +27,9 @@
 //! assert_eq!(found, Key::from((Key::new("acme"), Key::new("/helloworld.Greeter/SayHello"))));
 //! ```
 
+// Extractors that read what only gRPC has are here. Those that HTTP has too are re-exported from
+// tollgate-tower.
+
 #[cfg(feature = "client-certificate")]
 mod certificate;
 mod metadata;

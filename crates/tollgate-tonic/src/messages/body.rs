@@ -1,4 +1,6 @@
 //! Charges the messages of a body as they pass.
+//! Where a message begins is found in `boundaries.rs`. Which bodies are wrapped is decided in
+//! `service.rs`.
 
 use std::{
     pin::Pin,

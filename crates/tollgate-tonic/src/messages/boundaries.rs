@@ -2,6 +2,7 @@
 //!
 //! A message has a prefix of five bytes: one byte of flags, then the length of the content in four
 //! bytes, big-endian ("Length-Prefixed-Message" of the gRPC protocol).
+//! Knows neither limits nor bodies: `body.rs` charges by it, and `counter.rs` counts by it.
 
 pub(super) const PREFIX_LENGTH: usize = 5;
 

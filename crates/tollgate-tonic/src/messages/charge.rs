@@ -1,3 +1,6 @@
+//! The choice of a user: which messages are charged, and to which limiter.
+//! The charging itself is in `body.rs`, set up by `service.rs`.
+
 use tollgate::Limiter;
 #[cfg(doc)]
 use tollgate::Policy;

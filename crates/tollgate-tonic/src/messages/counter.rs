@@ -1,3 +1,7 @@
+//! Counts the messages of one response as they pass, and calls a closure with each number.
+//! The layer that gives the numbers to a meter is in `counter_layer.rs`. Nothing here denies a
+//! message.
+
 use std::fmt;
 
 use bytes::Buf;

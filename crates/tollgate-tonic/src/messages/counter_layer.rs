@@ -1,3 +1,6 @@
+//! The middleware that adds the messages of each response to the meter of its call.
+//! How messages are counted is in `counter.rs`. A layer that can end a stream is in `layer.rs`.
+
 use std::{
     fmt,
     future::Future,

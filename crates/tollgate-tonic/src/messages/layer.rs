@@ -1,3 +1,7 @@
+//! The layer that users add to charge messages: it puts the service of `service.rs` inside a rate
+//! limit for calls.
+//! It decides nothing itself.
+
 use std::{fmt, sync::Arc};
 
 use tollgate_tower::{KeyExtractor, RateLimit, RateLimitBuilder, RateLimitLayer, rejection::Empty};

@@ -18,6 +18,9 @@
 //! You need the other types of this module only to write down the type of a layer, a service or a
 //! body.
 
+// Limits of calls as a whole are in `lib.rs`. Only charges for single messages belong in this
+// folder.
+
 mod body;
 mod boundaries;
 mod charge;

@@ -1,3 +1,7 @@
+//! Wraps the bodies of a call so that their messages are charged, and ends the call when a message
+//! of its request is denied.
+//! The charge for the call itself is made further out, by the rate limit of `tollgate_tower`.
+
 use std::{
     fmt,
     future::Future,

@@ -1,3 +1,6 @@
+//! Charges the decoded messages of one stream inside a handler.
+//! Streams that a layer charges while they are still bytes are in `body.rs`.
+
 use std::{
     fmt,
     pin::Pin,

@@ -1,3 +1,6 @@
+//! The responder of this crate: its options, and which status each reason of a rejection gets.
+//! The bytes of a status and of its details are made in `template.rs`.
+
 use std::{borrow::Cow, fmt};
 
 use http::Response;

@@ -1,4 +1,5 @@
 //! Builds the status of a denied call.
+//! When a call is denied is decided in `tollgate_tower`, or by the handler that asks here.
 
 mod grpc_status;
 mod template;

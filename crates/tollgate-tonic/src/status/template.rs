@@ -1,4 +1,5 @@
 //! Builds `google.rpc.Status` messages and their details.
+//! Which of them a rejection gets is decided in `grpc_status.rs`.
 
 use std::{borrow::Cow, collections::HashMap, time::Duration};
 

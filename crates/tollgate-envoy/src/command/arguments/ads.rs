@@ -1,3 +1,7 @@
+//! The flags and variables for rules from a control plane, under the names that Envoy's service
+//! has.
+//! The client that they set up is in `ads/`, and is built in `command/start.rs`.
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};

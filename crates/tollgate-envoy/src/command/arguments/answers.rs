@@ -1,3 +1,6 @@
+//! The flags and variables for what an answer to Envoy contains besides its code.
+//! The header fields themselves are written in `service/headers.rs`.
+
 use clap::{ArgAction, Args};
 
 use crate::command::values::boolean;

@@ -1,3 +1,6 @@
+//! The flags and variables for ports, TLS, and the bounds of connections and calls.
+//! They are kept in `server/`; `command/start.rs` passes them on.
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};

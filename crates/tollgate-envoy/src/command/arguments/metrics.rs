@@ -1,3 +1,6 @@
+//! The flags and variables for statsd and Prometheus, and which of both is on.
+//! What is counted is decided in `metrics/` of the library.
+
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};

@@ -1,4 +1,6 @@
 //! The settings: flags, variables and keys of the file.
+//! Forms of values are read in `values.rs`, and the file in `file.rs`, both one floor up. What a
+//! setting does is in `start.rs`.
 
 mod ads;
 mod answers;

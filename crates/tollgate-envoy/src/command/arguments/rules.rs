@@ -1,3 +1,6 @@
+//! The flags and variables for rules: where they are, and in which mode they are read.
+//! What stands in a file of rules is decided by tollgate-rules.
+
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};

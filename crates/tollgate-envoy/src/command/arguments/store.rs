@@ -1,3 +1,7 @@
+//! The flags and variables for the store, those of Envoy's service for Redis among them.
+//! They become a store in `command/store.rs`, and Redis' address is understood in
+//! `command/redis_url.rs`.
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
