@@ -1,3 +1,8 @@
+//! The charge of an admitted request until its response is known: then it is refunded in part, or
+//! charged late.
+//! Estimates that a store holds are in `rate_limit/reservation/`. The first charge is made in
+//! `rate_limit/ask.rs`.
+
 use std::{
     future::Future,
     pin::pin,

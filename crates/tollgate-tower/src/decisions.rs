@@ -1,3 +1,6 @@
+//! The list of decisions that layers leave for the handler and for outer layers.
+//! Who is let through is decided before; a caller asks from outside by `rate_limit/state.rs`.
+
 use std::sync::Arc;
 
 use http::Extensions;

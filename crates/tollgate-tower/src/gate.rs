@@ -4,6 +4,7 @@
 //! the service, and completes the response. [`Gated`] does this for all of them, and [`Gate`] is
 //! what a layer adds. A layer is a handle to what its clones share, so that the service keeps one
 //! beside the inner service.
+//! What is decided, and by what, is in the folder of each layer.
 
 use std::{
     fmt,

@@ -1,3 +1,6 @@
+//! Labels of metrics that are listed in advance, so that a client can add none.
+//! The series that have them are in `metrics.rs`.
+
 use std::{fmt, sync::Arc};
 
 use http::request::Parts;

@@ -89,6 +89,9 @@
 //! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first
 //! two metrics.
 
+// Nothing but the documentation for users and re-exports stands here: each kind of layer has its
+// own folder.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod adaptive;

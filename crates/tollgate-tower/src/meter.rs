@@ -1,4 +1,5 @@
 //! Counts the units of a request while the service works on it.
+//! How the counts become a charge is decided in `rate_limit/reservation/`.
 
 use std::{
     fmt,

@@ -1,6 +1,7 @@
 //! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from
 //! configuration, never from a request. The limiter counts checks, outages and durations itself;
 //! the layer adds what only it knows: its labels, shadow mode, rejections and waiting requests.
+//! Labels that users choose are in `labels.rs`.
 
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{

@@ -1,5 +1,6 @@
 //! Shares what the layers around one service know of each other: the keys that outer layers have
 //! charged, and the longest wait for one of them.
+//! Headers of several layers are combined in `headers/stack.rs`.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering},

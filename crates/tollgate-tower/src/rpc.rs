@@ -1,4 +1,5 @@
 //! The name of a remote procedure call, as the log shows it.
+//! Labels of metrics are in `labels.rs`: names that clients choose never become labels.
 
 /// Limits the length of each name in bytes. Clients choose the names, and the log must not grow
 /// with them.

@@ -1,4 +1,5 @@
 //! The latency of a service without a queue.
+//! What a limit makes of it is decided by each algorithm, in `algorithm/`.
 
 use std::time::Duration;
 

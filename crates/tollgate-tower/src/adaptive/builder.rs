@@ -1,3 +1,6 @@
+//! The options of the layer: classes, signals, exemptions, answers.
+//! Options of the limit itself stand with it, in `limiter.rs`.
+
 use std::{fmt, time::Duration};
 
 use http::request::Parts;

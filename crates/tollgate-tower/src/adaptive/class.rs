@@ -1,3 +1,6 @@
+//! How important a request is, as the user says.
+//! Which class gets which share of the limit is an option in `limiter.rs`.
+
 /// The importance of a request: the least important requests are shed first.
 ///
 /// Class 0 is the most important one. Each class may use a share of the limit, which

@@ -1,4 +1,5 @@
 //! The estimate of a limit from windows of samples. Pure: time is an argument.
+//! Counts of requests in flight, which all threads share, are in `limiter.rs`.
 
 use std::{ops::RangeInclusive, time::Duration};
 

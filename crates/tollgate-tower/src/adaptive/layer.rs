@@ -1,3 +1,6 @@
+//! The layer: which step of `Gate` has which part in a request's life.
+//! What happens in each step is in `shared.rs`, the limit itself in `limiter.rs`.
+
 use std::{
     convert::Infallible,
     fmt,

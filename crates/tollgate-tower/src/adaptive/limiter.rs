@@ -1,3 +1,7 @@
+//! The limiter: requests in flight are counted, admitted or shed by atomics that all threads share.
+//! Its builder is here too.
+//! A new limit is computed in `estimator.rs`. HTTP is known only in `layer.rs` and `shared.rs`.
+
 use std::{
     borrow::Cow,
     fmt,

@@ -54,6 +54,9 @@
 //! and bodies in memory, hide the overload from clients, and delay requests until their clients
 //! have given up. `Retry-After` moves the wait to the client.
 
+// Everything about limits by latency is in this folder. Limits by key and store are in
+// `concurrency/`.
+
 mod algorithm;
 mod baseline;
 mod builder;

@@ -1,3 +1,6 @@
+//! What happens to one HTTP request: it takes a slot, is answered, and gives the slot to its body.
+//! Slots are counted in `slot.rs` and `limiter.rs`.
+
 use std::sync::Arc;
 
 use http::{Response, request::Parts};

@@ -1,3 +1,6 @@
+//! What the outcome of a request means for the limit: a success, an overload, or nothing.
+//! What follows from many signals is decided in `window.rs` and by the algorithm.
+
 use http::{HeaderMap, StatusCode};
 
 use crate::charge::Outcome;

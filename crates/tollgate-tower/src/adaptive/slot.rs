@@ -1,3 +1,6 @@
+//! The place of one request in flight: it measures the latency, and ends the request exactly once.
+//! Whether there is a free place is decided in `limiter.rs`.
+
 use std::fmt;
 
 use http::HeaderMap;

@@ -1,4 +1,5 @@
 //! Windows of samples. Pure: time is an argument.
+//! When a window begins and closes is decided in `estimator.rs`.
 
 use std::time::Duration;
 

@@ -1,3 +1,6 @@
+//! What a body can be watched by: the trait, and its simplest implementations.
+//! The body that calls it is in `guarded.rs`. Guards with a purpose stand with that purpose.
+
 use std::fmt;
 
 use bytes::Buf;

@@ -1,3 +1,6 @@
+//! The body that watches itself: it finds out how it ended, and reports that once.
+//! What follows from an end is decided by the guard: see `guard.rs`.
+
 use std::{
     fmt,
     pin::Pin,

@@ -29,6 +29,8 @@
 //! # }
 //! ```
 
+// Bodies of requests are in `drain/`. Nothing here knows a limit.
+
 mod guard;
 mod guarded;
 

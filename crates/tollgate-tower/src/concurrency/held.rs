@@ -1,3 +1,7 @@
+//! A permit while a request has it: it goes from the request to the response body, and may be lost
+//! on the way.
+//! How permits are taken is in `shared.rs`, how they are counted in the core.
+
 use std::{
     convert::Infallible,
     error::Error,

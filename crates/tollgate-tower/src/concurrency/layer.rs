@@ -1,3 +1,6 @@
+//! The layer and its builder: which step of `Gate` has which part in a request's life.
+//! What happens in each step is in `shared.rs`.
+
 use std::{
     fmt,
     sync::Arc,

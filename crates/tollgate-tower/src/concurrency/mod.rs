@@ -56,6 +56,8 @@
 //! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) it ends: before the response, the future
 //! of the service is dropped, and the client receives 503. Later, the body ends with an error.
 
+// Everything about permits for requests is in this folder. Permits without HTTP are in the core.
+
 mod held;
 mod layer;
 mod shared;

@@ -1,3 +1,6 @@
+//! What happens to one request: it waits for a permit, is rejected or admitted, and may be revoked.
+//! The permit in the body is in `held.rs`. Who gets one next is decided in the core.
+
 use std::{
     future::Future,
     pin::Pin,

@@ -1,3 +1,6 @@
+//! The layer for everything that may leave a body unread, whatever its type.
+//! How the rest is read is in `mod.rs`, which the layers of this crate call directly.
+
 use std::{
     fmt,
     pin::Pin,

@@ -33,6 +33,8 @@
 //!
 //! Bodies that have arrived with their requests need no timer.
 
+// The reading of unwanted bodies of requests, and its bounds. Bodies of responses are in `body/`.
+
 mod layer;
 
 use std::{

@@ -14,6 +14,8 @@
 //!
 //! The modules of the guide contain no code.
 
+// Pages of the documentation. What a single type does stands at the type.
+
 // Each page ends with its links, for readers of the repository. `links.md` has the same labels for
 // rustdoc, which takes the first of two definitions. A page is shown whatever the features are, and
 // its code is a test with those that it needs.

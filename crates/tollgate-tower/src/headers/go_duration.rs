@@ -1,4 +1,5 @@
 //! Durations in the form of Go's `time.Duration`: `12ms`, `6m0s`, `1h2m3s`.
+//! Which header has this form is decided in `header_format.rs`.
 
 use std::time::Duration;
 

@@ -1,3 +1,7 @@
+//! The formats that users choose from, as a table: the names of the headers, and which number each
+//! reports.
+//! The numbers become text in `text.rs`, and headers in `writer.rs`.
+
 use std::time::Duration;
 
 use http::HeaderName;

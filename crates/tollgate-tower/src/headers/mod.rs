@@ -1,4 +1,6 @@
 //! The headers that say how much of a quota is left.
+//! Formats are listed in `header_format.rs`, written in `writer.rs`, and joined with those of other
+//! layers in `stack.rs`.
 
 mod go_duration;
 mod header_format;

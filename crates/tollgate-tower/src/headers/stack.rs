@@ -5,6 +5,8 @@
 //! stay. Headers of another format are replaced, because a mixture of two formats is a value that
 //! no client can parse.
 
+// Headers of one layer alone are written in `writer.rs`.
+
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};

@@ -1,4 +1,5 @@
 //! The values of the headers as text.
+//! Which value belongs to which header is decided in `header_format.rs` and `writer.rs`.
 
 use std::{
     borrow::Cow,

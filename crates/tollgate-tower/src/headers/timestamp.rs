@@ -1,4 +1,5 @@
 //! Instants in the form of RFC 3339: `2026-11-22T16:33:35Z`.
+//! Which header has this form is decided in `header_format.rs`.
 
 use std::time::Duration;
 

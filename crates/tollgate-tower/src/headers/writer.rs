@@ -1,4 +1,6 @@
 //! Writes the headers of a decision, and adds them to a response.
+//! The texts are built in `text.rs`, and headers that the response has already are combined in
+//! `stack.rs`.
 
 use std::{mem, sync::Arc, time::Duration};
 

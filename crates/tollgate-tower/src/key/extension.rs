@@ -1,3 +1,6 @@
+//! The extractor for what an outer layer has put into the extensions, such as a user.
+//! What a client wrote itself is read by `header.rs` and `route.rs`.
+
 use std::{any, fmt, marker::PhantomData};
 
 use http::request::Parts;

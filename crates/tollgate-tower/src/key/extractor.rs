@@ -1,3 +1,6 @@
+//! The trait of all extractors, how they are combined, and the errors of a request without a key.
+//! Each extractor that reads something has a file of its own.
+
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use http::request::Parts;

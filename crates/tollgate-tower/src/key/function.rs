@@ -1,3 +1,6 @@
+//! The extractor that is a closure of the user, and what such a closure may return.
+//! Combining extractors is in `extractor.rs`.
+
 use std::fmt;
 
 use http::request::Parts;

@@ -1,3 +1,6 @@
+//! The extractor for a limit that all requests share.
+//! A key of the method or the route is in `route.rs`.
+
 use http::request::Parts;
 use tollgate::Key;
 

@@ -1,3 +1,6 @@
+//! The extractor that reads one header of the request, such as an API key.
+//! Headers of proxies with addresses are in `forwarded/`.
+
 use http::{HeaderName, request::Parts};
 use tollgate::{Key, KeySecret};
 

@@ -37,6 +37,9 @@
 //! - [`KeyExtractor::or`] tries a second extractor when the first finds no key.
 //! - [`KeyExtractor::or_exempt`] exempts requests without a key from the limit.
 
+// Extractors for HTTP, and what they are made of. Those that only gRPC has are in tollgate-tonic;
+// the key itself is a type of the core.
+
 mod extension;
 mod extractor;
 mod forwarded;

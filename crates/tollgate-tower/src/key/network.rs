@@ -1,3 +1,6 @@
+//! One network in the notation of prefixes, and whether it contains an address.
+//! Lists that are searched fast are in `networks.rs`, lengths for keys in `prefixes.rs`.
+
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},

@@ -1,3 +1,7 @@
+//! Lists of allowed and denied networks, built for a fast search among many.
+//! What becomes of a request is decided in `rate_limit/ask.rs`. One network is a type of
+//! `network.rs`.
+
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},

@@ -1,3 +1,6 @@
+//! The extractor that reads the other end of the connection, from axum or from tonic.
+//! The client behind a proxy is found in `forwarded/`.
+
 use std::{
     net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicBool, Ordering},

@@ -1,3 +1,6 @@
+//! How much of an address becomes the key, in one level or in several.
+//! The address comes from `peer.rs` or `forwarded/`.
+
 use std::net::IpAddr;
 
 use tollgate::{Error, ErrorKind, Key};

@@ -1,3 +1,6 @@
+//! The extractors for what a request asks for: its path, its method, its route.
+//! Who asks is found by the other extractors.
+
 use http::request::Parts;
 use tollgate::Key;
 

@@ -1,3 +1,6 @@
+//! The layer for outgoing calls and its builder, which turns the options into the parts.
+//! What happens to a call is in `service.rs`.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use tollgate::Limiter;

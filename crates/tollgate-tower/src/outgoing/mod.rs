@@ -66,6 +66,8 @@
 //! shadow mode, because a call that does not wait for its turn would exceed the limit of the other
 //! service.
 
+// Calls to a service whose limit is not known are in `retry_after/`.
+
 mod layer;
 mod pauses;
 #[cfg(feature = "reqwest")]

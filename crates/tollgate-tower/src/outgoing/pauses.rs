@@ -1,3 +1,6 @@
+//! The times in which another service must not be called, which all replicas share.
+//! When one begins is decided in `service.rs`, by what the service answers.
+
 use std::time::Duration;
 
 use tokio::time::Instant;

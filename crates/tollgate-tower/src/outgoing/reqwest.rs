@@ -1,3 +1,6 @@
+//! Makes a service of a client of `reqwest`, so that the layers go around it.
+//! Nothing here limits anything.
+
 use std::{
     future::Future,
     pin::Pin,

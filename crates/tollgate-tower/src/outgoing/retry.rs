@@ -1,3 +1,6 @@
+//! Which refused calls are made again, and how often. The loop is that of `tower`.
+//! When a call may go out is decided in `service.rs` and `pauses.rs`.
+
 use std::{
     future::{Ready, ready},
     sync::Arc,

@@ -1,3 +1,7 @@
+//! The way of an outgoing call: it waits for its turn and for the end of pauses, and its answer may
+//! begin one.
+//! Pauses are kept in `pauses.rs`, repetitions decided in `retry.rs`.
+
 use std::{
     fmt,
     sync::Arc,

@@ -1,4 +1,6 @@
 //! Asks what limits a request: selects the limiter, charges the request, and waits for the answer.
+//! What the answer means for the request is decided in `reply.rs`; where the limiter comes from is
+//! in `source.rs`.
 
 use std::{
     ops::ControlFlow::{self, Break, Continue},

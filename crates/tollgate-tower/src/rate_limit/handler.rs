@@ -1,4 +1,5 @@
 //! Limits requests inside a handler, with the answers of a layer.
+//! It takes the same steps as a layer: what they do is in `ask.rs` and `reply.rs`.
 
 use std::{fmt, future::poll_fn, sync::Arc};
 

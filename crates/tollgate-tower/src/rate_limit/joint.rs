@@ -1,4 +1,6 @@
 //! Requests that several limiters and keys decide together.
+//! It is only a record: who decides is a source of `source.rs`, and the answer is made in
+//! `reply.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! The layer: what it answers the skeleton of the middlewares for a request.
+//! The steps themselves are in `ask.rs` and `reply.rs`, options in `builder/`.
 
 use std::{
     fmt,

@@ -1,4 +1,5 @@
 //! The limiters and the options of a layer, which all of its requests share.
+//! What one request needs between two steps is in `request.rs`.
 
 use std::{convert::Infallible, fmt, sync::Arc};
 

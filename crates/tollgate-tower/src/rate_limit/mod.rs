@@ -14,6 +14,8 @@
 //! The first three are in [`ask`], the others in [`reply`]. [`limits`] has what all requests share,
 //! and [`request`] what is known of one between two steps.
 
+// Limits by rate only. Requests at the same time are in `concurrency/` and `adaptive/`.
+
 mod ask;
 mod builder;
 mod handler;

@@ -1,5 +1,6 @@
 //! Replies to a request: turns the decision into a verdict, and builds the response to a request that
 //! is rejected.
+//! What asks the store comes before, in `ask.rs`. The body of a rejection is built in `rejection/`.
 
 use std::{sync::Arc, time::Duration};
 

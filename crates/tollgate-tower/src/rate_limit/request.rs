@@ -1,4 +1,5 @@
 //! The state of a request: between two steps, and until its response.
+//! What all requests of a layer share is in `limits.rs`.
 
 use std::mem;
 

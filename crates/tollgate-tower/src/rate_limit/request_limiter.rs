@@ -1,4 +1,6 @@
 //! Charges further units for a request that a layer has admitted.
+//! The layer that hands it out is in `reply.rs`; messages of a WebSocket are charged with it in
+//! `ws/`.
 
 use std::{
     fmt,

@@ -1,5 +1,6 @@
 //! The limits of a layer: fixed limiters, tiers, limiters that are looked up for each request, and
 //! deciders.
+//! How the limiter is then asked is in `ask.rs`. Limits of tenants are fetched by the core.
 
 use std::{any, collections::HashMap, fmt, hash::Hash};
 

@@ -1,4 +1,5 @@
 //! Answers a caller how much of its quotas is left.
+//! Numbers in the header fields of other responses are written in `headers/`.
 
 use std::{
     convert::Infallible,

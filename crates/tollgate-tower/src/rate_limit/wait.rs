@@ -1,4 +1,5 @@
 //! Waits: for quota, instead of being denied, or for the turn in a queue.
+//! Whether a request waits is decided in `ask.rs`, how long by the core.
 
 use std::time::Duration;
 

@@ -16,6 +16,8 @@
 //! and [`respond_fn`] wraps a closure. The middleware then adds the headers that the responder has
 //! not set: `Retry-After`, the rate limit headers, and `Cache-Control: no-store` on a 429.
 
+// When a request is rejected is decided by each layer. Here is what the client gets.
+
 mod problem;
 mod reason;
 mod respond;

@@ -1,3 +1,6 @@
+//! The default answer: a problem document, as JSON or as text, by what the client accepts.
+//! Other answers are in `respond.rs`, reasons and waits in `reason.rs`.
+
 use std::{borrow::Cow, fmt::Write as _};
 
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};

@@ -1,3 +1,6 @@
+//! Why a request is rejected, with the status and the wait that follow: what a responder sees.
+//! Who rejects, and when, is decided by each layer.
+
 use std::{error, fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};

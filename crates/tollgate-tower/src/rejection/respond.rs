@@ -1,3 +1,6 @@
+//! The trait of responders, the simplest ones, and the headers that are added to what they return.
+//! Problem documents are in `problem.rs`.
+
 use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Response, header};

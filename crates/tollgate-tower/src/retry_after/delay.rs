@@ -1,4 +1,6 @@
 //! Reads from a response how long to delay the next request.
+//! How long it is kept is decided in `service.rs`; parsers of single headers are in
+//! `headers/reader.rs`.
 
 use std::time::Duration;
 

@@ -1,3 +1,6 @@
+//! The layer and its options.
+//! What a response asks for is read in `delay.rs`, and obeyed in `service.rs`.
+
 use std::time::Duration;
 
 use tower_layer::Layer;

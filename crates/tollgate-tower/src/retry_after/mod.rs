@@ -8,6 +8,8 @@
 //! When the limit of the server is known, `outgoing::OutgoingLayer` (feature `outgoing`) keeps it
 //! over all replicas, and shares the delays between them.
 
+// Delays of one process by what a server says. Limits that all replicas share are in `outgoing/`.
+
 mod delay;
 mod layer;
 mod service;

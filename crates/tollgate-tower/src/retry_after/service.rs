@@ -1,4 +1,5 @@
 //! Delays the requests of an inner service. All clones share the delay.
+//! How long a response asks to wait is read in `delay.rs`.
 
 use std::{
     fmt,

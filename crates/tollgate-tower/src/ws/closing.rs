@@ -1,4 +1,5 @@
 //! The end of a socket that its limit closes.
+//! When a socket is closed is decided in `mod.rs`, and its code in `refusal.rs`.
 
 use std::{
     pin::Pin,

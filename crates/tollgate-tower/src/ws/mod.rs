@@ -76,6 +76,8 @@
 //! A message that waits delays the pings behind it. Keep the longest wait below the time after
 //! which the client or a proxy closes a silent connection.
 
+// The opening of a socket is a request like any other, which a layer in `rate_limit/` charges.
+
 mod closing;
 mod refusal;
 

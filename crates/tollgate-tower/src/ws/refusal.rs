@@ -1,3 +1,6 @@
+//! Why a message was dropped or a socket closed, and the close frame that says so.
+//! How the frame is sent is in `closing.rs`.
+
 use std::{error, fmt};
 
 use axum::extract::ws::{CloseFrame, close_code};

@@ -1,3 +1,7 @@
+//! The algorithm for a known target of the latency: it adds while requests are fast, and takes a
+//! share away when they are slow.
+//! It needs no baseline, unlike the two beside it.
+
 use std::time::Duration;
 
 use super::{LimitAlgorithm, assert_share};

@@ -1,3 +1,7 @@
+//! The default algorithm: it compares the latency of a window with that of a service without a
+//! queue.
+//! How that baseline is found is in `baseline.rs`, samples are gathered in `estimator.rs`.
+
 use super::{LimitAlgorithm, assert_share};
 use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 

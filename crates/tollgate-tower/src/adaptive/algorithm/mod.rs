@@ -1,4 +1,5 @@
 //! Algorithms that compute a concurrency limit from windows of samples.
+//! Windows and samples are made in `estimator.rs`; an algorithm sees neither a request nor a clock.
 
 mod aimd;
 mod gradient;

@@ -1,3 +1,7 @@
+//! The algorithm that estimates how many requests wait in the service, and keeps that number
+//! between two bounds.
+//! How the latency without a queue is found is in `baseline.rs`.
+
 use super::{LimitAlgorithm, assert_share};
 use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 

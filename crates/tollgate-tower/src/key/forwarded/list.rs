@@ -1,4 +1,5 @@
 //! Parsers of the lists to which proxies append. They read from the right.
+//! Which of the addresses is the client's is decided in `trusted.rs`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

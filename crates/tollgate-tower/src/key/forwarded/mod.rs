@@ -1,3 +1,6 @@
+//! The extractor for services behind proxies: it reads the one header that they write.
+//! The lists are parsed in `list.rs`, and who is believed is decided in `trusted.rs`.
+
 mod list;
 mod trusted;
 

@@ -1,3 +1,7 @@
+//! Which proxies are believed, and so which address of a chain is that of the client.
+//! The headers are parsed in `list.rs`. Networks of clients, allowed or denied, are in
+//! `networks.rs`.
+
 use std::{net::IpAddr, num::NonZeroU8, sync::Arc};
 
 use super::super::network::Network;

@@ -1,4 +1,5 @@
 //! The options that charge a request by its response, or while it is handled.
+//! What they do with a request is in `charge.rs`.
 
 use std::sync::Arc;
 

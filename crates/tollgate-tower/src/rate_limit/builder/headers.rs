@@ -1,4 +1,5 @@
 //! The options for the headers of responses.
+//! The formats are in `headers/` beside the root.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 

@@ -1,5 +1,6 @@
 //! The builder of a layer: the options of [`charging`] and of [`headers`] in files of their own,
 //! all others here.
+//! What an option does with a request is not here: `ask.rs` and `reply.rs` read them.
 
 mod charging;
 mod headers;

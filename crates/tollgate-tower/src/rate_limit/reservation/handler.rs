@@ -1,3 +1,6 @@
+//! The reservation that a handler makes, when the estimate is in the body of the request.
+//! A layer reserves in `layer.rs`. What was reserved is settled in `metered.rs`.
+
 use std::{
     fmt,
     future::{Future, IntoFuture},

@@ -1,3 +1,7 @@
+//! The layer that reserves an estimate, and its builder.
+//! The steps of a request are those of the rate limit, in `ask.rs` and `reply.rs`; the settlement
+//! is in `metered.rs`.
+
 use std::{
     fmt,
     task::{Context, Poll},

@@ -1,3 +1,7 @@
+//! A reservation together with its meter, until it is settled once, at the end of the response
+//! body.
+//! How it is made is in `layer.rs` and `handler.rs`, how a store keeps it in the core.
+
 use std::{fmt, time::Duration};
 
 use tokio::{runtime::Handle, time::sleep};

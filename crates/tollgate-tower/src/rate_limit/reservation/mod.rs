@@ -23,6 +23,8 @@
 //! left, reserve with a [`HandlerLimiter`](crate::HandlerLimiter), and keep the
 //! [`MeteredReservation`] in the task.
 
+// Charges that are only refunded after the response need no reservation: those are in `charge.rs`.
+
 mod handler;
 mod layer;
 mod metered;

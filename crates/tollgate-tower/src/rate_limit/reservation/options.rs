@@ -1,3 +1,6 @@
+//! The options that reservations of a layer and of a handler have in common.
+//! What happens at the end of a reservation is in `metered.rs`.
+
 use std::time::Duration;
 
 use http::request::Parts;
