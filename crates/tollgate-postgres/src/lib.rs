@@ -22,6 +22,9 @@
 //! |---|---|---|
 //! | `tls` | no | `sslmode=require`, by rustls |
 
+// Nothing but re-exports stands here. The store is in `store.rs`, and everything that is not about
+// PostgreSQL in the core.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;

@@ -1,3 +1,6 @@
+//! The clocks by which a store or a limiter in this process decides, and those that a test moves.
+//! Deadlines of callers follow tokio's time instead: that is in `runtime/`.
+
 use std::{
     fmt,
     sync::Arc,

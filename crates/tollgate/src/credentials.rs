@@ -20,6 +20,9 @@
 //! assert!(store.is_ok());
 //! ```
 
+// What a store signs in with is asked for here. How it signs in is in `redis/connect/dialer.rs`,
+// and in tollgate-postgres.
+
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},

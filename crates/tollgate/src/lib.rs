@@ -79,6 +79,9 @@
 //! | `test-util` | no | stores for the tests of applications: fixed answers, and outages on command |
 //! | `testing` | no | what the tests of this project compare; not covered by semantic versioning |
 
+// Nothing but the documentation for users and re-exports stands here. `docs/contributors/design.md`
+// says which room has what.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(

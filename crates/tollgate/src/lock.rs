@@ -1,3 +1,7 @@
+//! The mutex of this crate: one that a panic does not poison.
+//! The locks that a model checker exchanges are named in the `sync.rs` files, which lead here
+//! otherwise.
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A lock that a panic does not poison: no panic can leave what it guards half changed.

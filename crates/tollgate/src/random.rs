@@ -1,3 +1,6 @@
+//! Random bits and names that no other process has, without a crate for them.
+//! Pauses that only have to differ use `fastrand` where they are made.
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Returns 64 random bits.

@@ -5,6 +5,9 @@
 //! `tests/support`. The module needs the feature `testing`, and semantic versioning does not cover
 //! it.
 
+// Only names and thin functions stand here: nothing of the product may depend on them. Stores for
+// users' tests are in `test_util/`.
+
 pub use crate::{
     model::{
         charge::{Charge, ChargeRef},

@@ -1,3 +1,7 @@
+//! Chooses the store by a URL, so that one variable does.
+//! Options of Redis in a URL are read in `redis/url_options.rs`; stores of other crates are found
+//! in `store/scheme.rs`.
+
 use std::sync::Arc;
 
 #[cfg(feature = "redis")]

@@ -1,3 +1,7 @@
+//! The kinds of errors with their stable words, in one table.
+//! What a server's own error means is sorted in `redis/protocol/error.rs`; which kinds are an
+//! outage is decided by the limiter.
+
 use std::fmt;
 
 /// Declares the kinds of errors, each with its word.

@@ -1,3 +1,6 @@
+//! The one error type of the crate: what went wrong, in words that hold no key and no secret.
+//! Its kinds are in `kind.rs`. A denial is no error: see `model/decision/`.
+
 mod kind;
 
 use std::{borrow::Cow, fmt, sync::Arc};

@@ -1,5 +1,9 @@
 #![doc = include_str!("links.md")]
 #![doc = include_str!("choosing_an_algorithm.md")]
+//!
+//! <!-- The pictures of the page, which a test draws into `plots/`. The text is not here but in the page
+//! of the same name, which readers of the repository see without pictures. -->
+//!
 #![doc = "## [Token bucket](crate::Policy::token_bucket)\n\n"]
 #![doc = include_str!("plots/token_bucket.md")]
 #![doc = "\nThe burst of ten passes, then one request each 100 ms. While the burst is spent, further units accrue: 19 in a second.\n\n"]

@@ -16,6 +16,8 @@
 //!
 //! [tower]: https://docs.rs/tollgate-tower/latest/tollgate_tower/guide/index.html
 
+// Pages of the documentation. What a single type does stands at the type.
+
 // Each page ends with its links, for readers of the repository. `links.md` has the same labels for
 // rustdoc, which takes the first of two definitions. A page is shown whatever the features are, and
 // its code is a test with those that it needs.

@@ -1,3 +1,7 @@
+//! What callers do with a limiter for one key: check, peek and refund, each with its builder.
+//! Waiting is in `wait/`, reservations in `reservation.rs`. The call of the store itself is in
+//! `mod.rs`.
+
 use std::{borrow::Cow, fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner, wait};

@@ -1,3 +1,6 @@
+//! Calls from threads without a runtime, which one thread of the process drives.
+//! Code that can await needs nothing of this file.
+
 use std::{
     future::{Future, IntoFuture, pending},
     pin::pin,

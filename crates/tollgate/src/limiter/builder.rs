@@ -1,3 +1,6 @@
+//! The options of a limiter, and how it is built from them.
+//! What an option does with a check is in the file of its subject.
+
 use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};

@@ -1,3 +1,6 @@
+//! Counts which keys are denied most, in bounded memory, and shows them without revealing them.
+//! Single denials are shown as events, sums as metrics: see `events/` and `metrics/`.
+
 use std::{
     fmt,
     fmt::Write,

@@ -1,4 +1,6 @@
 //! Fair shares: who was admitted much lately leaves a part of the burst to others.
+//! What each customer has spent lately is measured in `store/spending.rs`; the denial itself is
+//! that of any priority.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,6 @@
 //! Callers that wait in this process. They come to the front of their queue in the order of
 //! arrival.
+//! It knows no quota and no store: `wait/queue.rs` and `permits/` let their callers wait in it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

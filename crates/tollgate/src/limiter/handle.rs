@@ -1,3 +1,6 @@
+//! A limiter that can be replaced while checks run.
+//! Nothing is decided here: whoever checks takes the limiter out first.
+
 use std::{fmt, ops::Deref, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};

@@ -11,6 +11,9 @@
 //! # Ok(()) }
 //! ```
 
+// A limiter and the way of one check through it: limits of the input, the store, the deadline, and
+// the fallback. What callers build around a check is in `ask.rs`, what a store does is in `store/`.
+
 mod ask;
 mod blocking;
 mod builder;

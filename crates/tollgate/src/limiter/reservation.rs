@@ -1,3 +1,7 @@
+//! Reservations as callers see them: an estimate is charged now, and the real cost settled later.
+//! What a store keeps of one is in `store/reservation.rs`. Layers that reserve are in
+//! tollgate-tower.
+
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner, wait};

@@ -1,3 +1,6 @@
+//! What a look-up of limits may return, and the limiter that follows from it.
+//! The look-up of tenants and its cache are in `tenants/`.
+
 use crate::{Error, Limiter, Policy, PolicySet};
 
 /// Says which limits apply to a tenant or to a request.

@@ -1,4 +1,5 @@
 //! Names what a check asks a store to charge: the units for each policy, and their ceilings.
+//! What users ask for, by the names of policies, is in `cost.rs`, and becomes a charge there.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,3 +1,6 @@
+//! The policy of permits: how many at a time, how long they live, and what becomes of lost work.
+//! Nothing here holds a permit: that is in `limiter/permits/`.
+
 use std::{borrow::Cow, fmt, time::Duration};
 
 use crate::{Error, model::policy::is_name};

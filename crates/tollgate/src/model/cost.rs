@@ -1,3 +1,6 @@
+//! What a request costs as users say it: one number, or units by the name of a policy.
+//! What a store is asked for, by the places of a set, is a charge: see `charge.rs`.
+
 use std::{borrow::Cow, fmt};
 
 use smallvec::SmallVec;

@@ -1,3 +1,7 @@
+//! Who asks, for limits that are shared fairly: a name that becomes a number, and a weight.
+//! What the customer has spent is measured in `store/spending.rs`, the share is computed in
+//! `limiter/fair_shares.rs`.
+
 use std::{
     fmt,
     hash::{DefaultHasher, Hash, Hasher},

@@ -1,3 +1,7 @@
+//! The share of keys for which a limit is enforced, and which keys those are.
+//! What a layer does with the other keys is in tollgate-tower; an operator's share arrives in
+//! `store/presence/publisher.rs`.
+
 use std::{
     fmt,
     str::FromStr,

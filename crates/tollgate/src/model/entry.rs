@@ -1,3 +1,6 @@
+//! One unit of a sliding log as callers see it: its time and its tag.
+//! How a log keeps them is in `algorithm/sliding_log.rs`.
+
 use std::{
     fmt,
     time::{Duration, SystemTime, UNIX_EPOCH},

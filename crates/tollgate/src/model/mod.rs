@@ -3,6 +3,7 @@
 //! Everything here is pure: a state, a time and a cost go in, a decision comes out. Nothing here
 //! waits, and nothing knows where states are kept. The [`store`](crate::store) room keeps them, the
 //! `redis` room does so on servers, and the [`limiter`](crate::limiter) room is what callers use.
+//! Whatever waits, locks or sends belongs in one of those.
 
 pub(crate) mod algorithm;
 #[cfg(feature = "calendar")]

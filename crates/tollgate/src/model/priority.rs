@@ -1,3 +1,7 @@
+//! The rank of a check: the part of each burst that it may spend.
+//! It becomes a ceiling in `charge.rs`. Ranks by what customers spend are computed in
+//! `limiter/fair_shares.rs`.
+
 use std::fmt;
 
 use crate::{

@@ -1,4 +1,5 @@
 //! Serializes values as their text.
+//! The texts are read and written where the values are defined.
 
 use std::{fmt, marker::PhantomData, str::FromStr};
 

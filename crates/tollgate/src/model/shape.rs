@@ -1,3 +1,8 @@
+//! What all sets with the same algorithms have in common, once in the process: above all their
+//! scripts.
+//! The text of a script is assembled in `redis/protocol/script/`. Names and quotas are no part of a
+//! shape.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock, Weak},

@@ -1,3 +1,7 @@
+//! One server or a cluster behind one face: whatever a store sends goes through here to the server
+//! of its key.
+//! What is sent is decided in `store.rs`; queues and connections are in `dispatch/` and `connect/`.
+
 use std::{
     future::Future,
     pin::Pin,

@@ -1,3 +1,6 @@
+//! The options of a store, and how its connections are put together from a source.
+//! The forms of sources are in `source.rs`, options in a URL in `url_options.rs`.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};

@@ -1,4 +1,5 @@
 //! The units that this process was granted, so that most checks of a leased key need no call.
+//! What a grant is, and what a replica may do with it, is in `model/lease/`.
 
 use std::{
     collections::VecDeque,

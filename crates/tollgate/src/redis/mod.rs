@@ -13,6 +13,8 @@
 //!
 //! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this
 //! module only.
+
+// The core knows none of this folder but `RedisStore`: the trait `Store` is all that lies between.
 // Imports run downward: `builder`, `source` and `diagnosis` use `store`; `store` and its
 // `housekeeping` use `backend`; `backend` uses `cluster`; `cluster` uses `dispatch`; `dispatch`
 // uses `deny_cache` and `server`; these use `connect`; `connect` uses `protocol`.

@@ -1,4 +1,5 @@
 //! The calls by which a process makes itself and its limits known at a server.
+//! When they are made is decided in `store/presence/`.
 
 use std::{fmt::Display, num::NonZeroU32};
 

@@ -1,3 +1,6 @@
+//! The forms in which a user names servers: a URL, a client, a pool, Sentinels, a cluster.
+//! How connections are made of them is in `builder.rs`.
+
 use std::fmt;
 
 use redis::Client;

@@ -1,3 +1,6 @@
+//! The store that users hold: for each call of the trait, what needs no server, and what is sent.
+//! Options are in `builder.rs`. The way to a server begins in `backend.rs`.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;

@@ -1,3 +1,6 @@
+//! The options of a store that stand in its URL.
+//! The rest of a URL is read in `source.rs`, or by the client library.
+
 use std::time::Duration;
 
 use crate::{Error, Quota};

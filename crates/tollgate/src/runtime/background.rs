@@ -1,5 +1,6 @@
 //! Tasks that run in the background while they are needed. The atomics come from `runtime::sync`,
 //! so that a model checker runs the same lines.
+//! What each task does is in the file that starts it.
 
 use std::{future::Future, sync::Arc};
 

@@ -1,5 +1,6 @@
 //! The tokio runtime that a call to a store outside this process needs, its time, the timer of all
 //! calls, and its background tasks.
+//! Clocks by which stores decide are in `clock.rs`.
 
 mod background;
 mod sync;

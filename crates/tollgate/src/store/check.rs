@@ -1,4 +1,6 @@
 //! A check: what is asked of a store, until when, and the future of its answer.
+//! What a store does with it is in the file of each store; outages are answered in
+//! `limiter/outage/`.
 
 use std::{
     fmt,

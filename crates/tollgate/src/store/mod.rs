@@ -1,5 +1,8 @@
 //! Keeps the state of policies: what you need to implement or to wrap a [`Store`].
 
+// The trait and its laws. What several stores need is in the files beside; each store has a folder
+// of its own, Redis a room.
+
 mod check;
 pub(crate) mod deny_cache;
 pub(crate) mod health;

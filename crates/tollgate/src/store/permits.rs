@@ -1,4 +1,6 @@
 //! Permits, as a store sees them: the call, and the pure function that decides it.
+//! What a replica asks for is decided in `limiter/permits/`; the script of Redis is
+//! `scripts/permits.lua`.
 
 #![cfg_attr(
     not(feature = "testing"),

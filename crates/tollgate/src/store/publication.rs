@@ -1,4 +1,5 @@
 //! Limits as operators see them.
+//! When and where it is shown is decided in `store/presence/`.
 
 use std::{
     fmt,

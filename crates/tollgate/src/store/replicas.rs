@@ -1,3 +1,7 @@
+//! How many replicas share a limit, and which limiters are counted together.
+//! How they are counted is in `store/presence/counter.rs`, and what is divided by the number in
+//! `limiter/outage/`.
+
 use std::{
     fmt,
     num::NonZeroU32,

@@ -1,3 +1,7 @@
+//! What a store keeps of a reservation: its record, who settled it, and what a commit changes.
+//! What callers hold is in `limiter/reservation.rs`; the change of the states is a step of
+//! `step.rs`.
+
 use std::{collections::HashMap, fmt, str, sync::Arc};
 
 use foldhash::fast::RandomState;

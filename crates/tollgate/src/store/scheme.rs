@@ -1,4 +1,5 @@
 //! URLs of stores in other crates.
+//! URLs of this crate's own stores are read in `url.rs` beside the root.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! Counts what customers have spent lately, for fair shares.
+//! What follows for a customer is computed in `limiter/fair_shares.rs`; reports travel by
+//! `store/presence/exchange.rs`.
 
 use std::{
     array,

@@ -1,5 +1,7 @@
 //! The step from states to decisions over several policies: all are charged, or none. Every store
 //! that decides in Rust takes it.
+//! What a single policy does is in `model/algorithm/`; where states lie is known to each store.
+//! Redis has the same step as a script.
 
 use std::sync::Arc;
 

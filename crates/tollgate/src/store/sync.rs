@@ -1,4 +1,5 @@
 //! The locks and atomics of the parts that a model checker runs. The checker brings its own.
+//! The in-process store has a file of its own, `store/memory/sync.rs`, because it is checked apart.
 
 pub(crate) use std::sync::{
     MutexGuard,

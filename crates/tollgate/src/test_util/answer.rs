@@ -1,3 +1,6 @@
+//! The answers that a test lets a store give.
+//! The store that gives them in turn is in `scripted_store/`.
+
 use std::{borrow::Cow, future::pending, time::Duration};
 
 use crate::{

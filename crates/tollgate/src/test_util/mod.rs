@@ -47,6 +47,8 @@
 //! The guide of `tollgate-tower` tests an axum service, with addresses of clients, denials and an
 //! outage.
 
+// For tests of services. What only the tests of this project need is in `testing.rs`.
+
 mod answer;
 mod faulty_store;
 mod scripted_store;

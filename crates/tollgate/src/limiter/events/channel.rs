@@ -1,3 +1,6 @@
+//! An observer that hands events to a task of the user, and never waits.
+//! When an event is raised is decided in `watch.rs`.
+
 use std::{
     fmt,
     sync::{

@@ -34,6 +34,9 @@
 //! # Ok(()) }
 //! ```
 
+// What an event is stands here; which decision raises one is in `watch.rs`, for users' tasks there
+// is `channel.rs`.
+
 mod channel;
 mod watch;
 

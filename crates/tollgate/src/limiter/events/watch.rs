@@ -1,3 +1,7 @@
+//! Looks at each decision for those who want to know: which events it raises, and whose denial is
+//! counted.
+//! What an observer gets is defined in `mod.rs`, counts of keys are in `denied_keys.rs`.
+
 use std::sync::Arc;
 
 use super::{Event, KeyEvent, Observer};

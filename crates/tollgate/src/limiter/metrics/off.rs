@@ -1,4 +1,5 @@
 //! Stands in without the feature: the same functions, which do nothing.
+//! What they do with the feature is in `series.rs`; both need the same signatures.
 
 use crate::{
     Decision, Error, PolicySet,

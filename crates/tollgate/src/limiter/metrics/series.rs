@@ -1,3 +1,7 @@
+//! The series of limiters, tenants and permits, with the feature `metrics`.
+//! Without it `off.rs` stands in this file's place. When something is counted is decided by the
+//! callers.
+
 use std::sync::{
     OnceLock,
     atomic::{AtomicBool, Ordering},

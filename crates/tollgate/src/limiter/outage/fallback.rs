@@ -1,3 +1,8 @@
+//! Answers where the store did not, and finds out when an outage begins and ends. It also counts
+//! all answers.
+//! The share of this replica is computed in `mod.rs`. The breaker, which spares a sick server, is
+//! in `store/health/`.
+
 use std::{
     borrow::Cow,
     future::Future,

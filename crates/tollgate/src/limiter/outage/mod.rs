@@ -1,3 +1,6 @@
+//! The rules for an outage from which users choose, and this replica's share of a quota.
+//! When a rule is applied is decided in `fallback.rs`.
+
 mod fallback;
 
 use std::{

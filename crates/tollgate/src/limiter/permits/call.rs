@@ -1,4 +1,6 @@
 //! Calls to the store for one key.
+//! What a call says and what its reply means is decided in `pool.rs`; when it is made, in
+//! `limiter.rs` and `upkeep.rs`.
 
 use std::sync::atomic::Ordering;
 

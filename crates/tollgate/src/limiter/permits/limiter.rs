@@ -1,3 +1,6 @@
+//! The limiter of concurrency that users hold: it takes permits, and lets callers wait for them.
+//! Which permits are free is known in `pool.rs`; a permit that was taken is in `permit.rs`.
+
 use std::{
     fmt,
     num::NonZeroU32,

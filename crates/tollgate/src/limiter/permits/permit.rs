@@ -1,3 +1,6 @@
+//! A permit while somebody has it, and the denial of one.
+//! How it was granted is in `limiter.rs`, and what is renewed for it in `upkeep.rs`.
+
 use std::{
     fmt,
     future::{Future, pending, poll_fn},

@@ -1,5 +1,6 @@
 //! The permits of one key in this process. This file makes no call, so that a test can run its
 //! schedules.
+//! Locks, waiters and the table of all keys are in `shared.rs`.
 
 use std::{
     sync::{

@@ -1,3 +1,6 @@
+//! The pools of all keys of a limiter behind their locks, and what all clones of the limiter share.
+//! What one pool does is in `pool.rs`, which needs no lock.
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     ops::Deref,

@@ -1,5 +1,6 @@
 //! The task that renews permits and gives idle ones back. There is one for each limiter, while it
 //! holds permits.
+//! Which pools need a call is known in `shared.rs`, and the call is made in `call.rs`.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,6 @@
 //! The fetch of the limits of a tenant: when it may begin, what it finds, and what its entry in the
 //! cache then holds.
+//! The cache, its options, and what callers see of it are in `mod.rs`.
 
 use std::{
     error, fmt,

@@ -1,4 +1,6 @@
 //! The limits of tenants, which are fetched and cached.
+//! When a fetch may begin and how it ends is in `fetch.rs`; what it may return is in
+//! `selection.rs`.
 
 mod fetch;
 

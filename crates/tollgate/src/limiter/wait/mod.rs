@@ -1,5 +1,7 @@
 //! Waiting for a quota instead of being denied. The ceilings of such a check refuse a caller whose
 //! turn would come too late.
+//! The order of callers in this process is kept in `queue.rs`. The turn in a leaky bucket is
+//! computed by the store.
 
 pub(super) mod queue;
 

@@ -2,6 +2,7 @@
 //!
 //! Limiters that differ in their policies alone share the queues. A denial is passed to the callers
 //! behind, so callers with other policies have a queue of their own.
+//! When a caller checks again is decided in `mod.rs`; how callers stand in line is in `fifo.rs`.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -4,6 +4,8 @@
 //! The state is as of the other [windows](super::window), and has the end of its period. The end
 //! shows whether units that were counted under another anchor, zone or unit count in a period: they
 //! do when theirs had not ended where this one began.
+//! Where periods begin and end is computed in `model/calendar/`; what all windows have in common is
+//! in `window.rs`.
 
 use super::{
     Algorithm,

@@ -9,6 +9,8 @@
 //! the quota was lowered. So they mark a state in debt when it is stored: they add [`MARK`] to a
 //! number that is always smaller. The state keeps its size, and a state without debt is read as
 //! before.
+//! The steps that go into debt are in the file of each algorithm; who may do so is decided in
+//! `limiter/wait/`.
 
 /// The greatest number of bursts that a policy spends. The sum of nine greatest bursts is exact in
 /// a double.

@@ -1,5 +1,6 @@
 //! One counter per [window](super::window). The windows start at multiples of W since the Unix
 //! epoch.
+//! What all windows with one counter have in common is in `window.rs`.
 
 use super::window::{Opening, Window};
 use crate::Policy;

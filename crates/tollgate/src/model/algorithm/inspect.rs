@@ -1,4 +1,5 @@
 //! The values of states, as the scripts store them: for tools that look into the server.
+//! Decisions never read it: those use the state of each algorithm itself.
 
 use std::time::Duration;
 

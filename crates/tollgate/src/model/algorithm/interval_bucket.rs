@@ -1,5 +1,6 @@
 //! A bucket to which n units are added at once every period. The first period starts with the first
 //! request.
+//! A bucket whose units come back one by one is in `token_bucket.rs`.
 
 use super::{
     Meter, Refund, StoredState,

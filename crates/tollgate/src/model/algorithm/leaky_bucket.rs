@@ -7,6 +7,8 @@
 //! One unit takes T = W/n µs. T is rarely a whole number, so a time is stored as whole microseconds
 //! and a remainder in 1/n µs. k periods then give exactly k·n units, for any n and W. Every stored
 //! number is an integer that a double represents exactly.
+//! A bucket that was stored at another rate is read in `rate.rs`; what only token buckets do is in
+//! `token_bucket.rs`.
 
 use super::{
     Meter, Refund, StoredState,

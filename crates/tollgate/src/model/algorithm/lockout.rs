@@ -1,4 +1,5 @@
 //! Counts failures, and locks the key for a time when there are too many.
+//! Which requests are failures is decided by the caller, such as a layer with `charge_on`.
 
 use super::{
     Algorithm, Meter, Refund, StoredState,

@@ -1,4 +1,6 @@
 //! The steps that every algorithm has.
+//! Nothing here is of one algorithm: each has its own file. The choice among them is made in
+//! `state.rs`.
 
 use super::{
     StoredState, debt,

@@ -37,6 +37,8 @@
 //! Beside that: its arguments in `text.rs`, a limit of the quota in `model/policy/validity.rs`,
 //! numbers that depend on the time in `redis/protocol/script/parts.rs`, a new form of
 //! `StoredState`, and the mutants of its Lua in `tests/tests/scripts/mutations.rs`.
+//!
+//! How several policies are charged together is not here but in `store/step.rs`.
 
 #[macro_use]
 mod table;

@@ -1,5 +1,6 @@
 //! The rate at which a bucket was stored, when the policy has another: the quota has changed since,
 //! or others know another.
+//! A bucket whose rate has not changed needs nothing of this file: see `leaky_bucket.rs`.
 
 use super::{
     debt::{MARK, MOST_BURSTS, MOST_US},

@@ -1,5 +1,6 @@
 //! A window of m sub-windows (buckets) with one counter each. The current bucket and the m before
 //! it count in full, so no interval of length W ever holds more than n units.
+//! One counter for a whole window is in `window.rs`, two that are weighed in `sliding_window.rs`.
 
 use std::collections::VecDeque;
 

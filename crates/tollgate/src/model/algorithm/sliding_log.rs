@@ -1,5 +1,6 @@
 //! The time of every admitted unit. No interval of length W ever holds more than n units, and no
 //! request is denied that would fit.
+//! What callers see of an entry is in `model/entry.rs`.
 
 use std::{collections::VecDeque, sync::Arc};
 

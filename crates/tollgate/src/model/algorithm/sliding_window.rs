@@ -3,6 +3,7 @@
 //!
 //! Shares are compared as products of a count and microseconds, so nothing is rounded. A policy of
 //! more than 2³² − 1 units is refused, so that both counters fit into 64 bits of the state.
+//! Windows that are not weighed are in `window.rs`.
 
 use super::{
     Meter, Refund, StoredState,

@@ -1,4 +1,5 @@
 //! The state of any algorithm.
+//! It only passes the steps on: what they do is in the file of each algorithm.
 
 use super::{
     Algorithm, Meter, Refund, State, by_algorithm, by_state,

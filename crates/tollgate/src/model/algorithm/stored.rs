@@ -1,4 +1,5 @@
 //! The numbers in the bytes of a state, as the scripts write and read them: doubles that are whole.
+//! Which numbers a state has is decided in the file of its algorithm.
 
 use super::debt::MARK;
 use crate::model::quota::MAX_EXACT;

@@ -2,6 +2,7 @@
 //! algorithms.
 //!
 //! The functions derive the numbers that a caller sees from the words of a level.
+//! The rows stand in `mod.rs`. What a row of a script is made of is in `redis/protocol/script/`.
 
 use super::State;
 use super::{Algorithm, Meter, ROWS, by_algorithm};

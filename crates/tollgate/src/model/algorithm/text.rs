@@ -1,4 +1,5 @@
 //! Reads and writes an algorithm as text: `token_bucket`, `sliding_buckets(10)`.
+//! Arguments are read in the file of their algorithm, quotas and policies in files of their own.
 
 use std::{fmt, str::FromStr};
 

@@ -2,6 +2,7 @@
 //!
 //! Its state is the [bucket](super::leaky_bucket::Bucket) of a queue. After a reservation or a late
 //! refund, it has a [trace](super::trace).
+//! The arithmetic of the bucket is in `leaky_bucket.rs`; this file adds debts and the trace to it.
 
 use super::{
     Meter, Refund, StoredState,

@@ -7,6 +7,7 @@
 //!
 //! Every number is in microseconds. What is missing is the time until the bucket is full, in whole
 //! microseconds.
+//! No other algorithm has one. The proofs are in `docs/contributors/proofs.md`.
 
 use super::{
     Meter, Refund,

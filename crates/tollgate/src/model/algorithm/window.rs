@@ -1,5 +1,6 @@
 //! The state of the three windows with one counter: the start of the window and the units spent in
 //! it.
+//! When a window opens is decided in the file of each: fixed, from the first hit, or by a calendar.
 
 use super::{
     Meter, Refund, StoredState,

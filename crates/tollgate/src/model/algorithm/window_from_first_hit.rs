@@ -1,4 +1,5 @@
 //! One counter per [window](super::window). A window opens with the first request.
+//! What all windows with one counter have in common is in `window.rs`.
 
 use super::window::{Opening, Window};
 use crate::Policy;

@@ -1,3 +1,6 @@
+//! The local time from which periods of a customer are counted, read and written as text.
+//! The periods themselves are computed in `periods.rs`.
+
 use std::{fmt, str::FromStr, time::SystemTime};
 
 use jiff::{Timestamp, civil::DateTime};

@@ -1,5 +1,6 @@
 //! Periods of the calendar in a time zone, for
 //! [`Algorithm::CalendarWindow`](crate::Algorithm::CalendarWindow).
+//! How a window counts in such a period is in `model/algorithm/calendar_window.rs`.
 
 mod anchor;
 mod periods;

@@ -1,3 +1,7 @@
+//! Where the periods of a calendar begin and end, over changes of the clocks and short months.
+//! What is counted in them is in `model/algorithm/calendar_window.rs`, the rules of zones come from
+//! `zone.rs`.
+
 use jiff::{
     Span, Timestamp,
     civil::{Date, DateTime},

@@ -1,3 +1,6 @@
+//! The lengths of a period that users choose from: a day, a week, a month, a year.
+//! When one begins is computed in `periods.rs`. Periods of a fixed length are quotas.
+
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::Error;

@@ -1,3 +1,6 @@
+//! Time zones by name or offset, with a small memory of the periods that were computed last.
+//! The computation is in `periods.rs`.
+
 use std::{
     fmt,
     hash::BuildHasher as _,

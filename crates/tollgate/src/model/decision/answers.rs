@@ -1,4 +1,5 @@
 //! Makes two things of a decision: the error of a denial, and the state of a key without a check.
+//! The decision itself is in `mod.rs`.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,5 @@
 //! The part of a decision that concerns one branch of its key.
+//! Keys with branches are made in `model/key/`.
 
 use super::{Decision, PolicyLevels};
 use crate::{

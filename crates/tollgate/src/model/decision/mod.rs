@@ -1,4 +1,6 @@
 //! The outcome of a check: the levels of its policies, and what a caller reads in them.
+//! How a decision comes about is not known here: a store makes it from the words that an algorithm
+//! returns.
 
 mod answers;
 mod branch;

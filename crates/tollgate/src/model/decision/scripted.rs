@@ -1,4 +1,5 @@
 //! Decisions that a test has written down.
+//! The store that gives them to a service under test is in `test_util/`.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! Keys that are made from keys: parts of one level, levels from the outermost to the innermost,
 //! and branches side by side.
+//! The text of a single part is made in `mod.rs` and `parts.rs`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! A key: its text, kept in place, its levels and branches, and its hash.
+//! How the key of a state is named in a store is in `store/names.rs`; who the key of a request is,
+//! in tollgate-tower.
 
 mod combined;
 mod parts;

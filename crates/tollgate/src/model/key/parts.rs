@@ -1,4 +1,5 @@
 //! Keys of one part: a text, bytes, a number, or an address or its network.
+//! Keys of several parts are joined in `combined.rs`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,5 @@
 //! Keys that a store sees as a keyed digest.
+//! Secrets that a server is signed in with are in `credentials.rs` beside the root.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
 //! The number of units that a replica asks for.
+//! What it gets is decided by the server, and held in `held_units.rs`.
 
 use crate::Lease;
 

@@ -1,5 +1,6 @@
 //! The units that a replica holds for one key and one set of policies, with what its calls say of
 //! them.
+//! The table of all keys and its lock are in `redis/leased_units.rs`.
 
 use smallvec::SmallVec;
 

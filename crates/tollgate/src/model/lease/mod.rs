@@ -15,6 +15,7 @@
 //! All functions are pure: the time is an argument. What the script does at the server is also a
 //! pure function, in `tests/support/src/leases`. `tests/tests/laws/leases.rs` runs both sides
 //! under random schedules.
+//! Calls and locks are not here but in `redis/leased_units.rs`.
 
 #![cfg_attr(
     not(feature = "testing"),

@@ -1,3 +1,7 @@
+//! The terms on which a policy is leased, as users set them, and the conditions that they must
+//! meet.
+//! What a replica does on these terms is in `held_units.rs` and `demand.rs`.
+
 use std::time::Duration;
 
 use crate::{Algorithm, Error, Quota, model::policy::Terms};

@@ -1,4 +1,5 @@
 //! The constructors for literals, one for each algorithm.
+//! What they check is in `validity.rs`; what an algorithm does is in `model/algorithm/`.
 
 // The compiler shows the first line of a constructor to whoever passes a `String`. So it says what
 // takes one, where the line has room.

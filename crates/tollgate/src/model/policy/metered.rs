@@ -3,6 +3,7 @@
 //!
 //! Levels are counted. A name for each would have to be stored in the key, and compared with that
 //! of the policy in each check.
+//! How a key gets levels and branches is in `model/key/combined.rs`.
 
 use super::{LEVELS, Policy};
 use crate::{

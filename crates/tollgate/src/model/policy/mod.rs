@@ -1,5 +1,6 @@
 //! A policy: its name, its quota and its algorithm, the part of a key that it meters, and the terms
 //! of its lease.
+//! Several policies that are checked together are a set: see `model/policy_set/`.
 
 mod constructors;
 mod leased;

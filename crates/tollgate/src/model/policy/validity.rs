@@ -1,5 +1,6 @@
 //! The conditions of a valid policy. They are `const`, so that a literal is tested when it is
 //! compiled.
+//! Conditions of a quota alone are in `model/quota/`, those of a set in `model/policy_set/`.
 
 use std::time::Duration;
 

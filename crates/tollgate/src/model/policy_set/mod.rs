@@ -1,3 +1,6 @@
+//! Policies that are checked together, and what can be known of them before a check.
+//! One policy is in `model/policy/`. How a set is charged is in `store/step.rs` and in the scripts.
+
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 use std::{

@@ -1,3 +1,7 @@
+//! A quota: amount, period and burst, their bounds, and the arithmetic of times in which units
+//! accrue.
+//! Text is in `text/`. How a quota is metered is in `model/algorithm/`.
+
 mod text;
 
 use std::{fmt, time::Duration};

@@ -1,4 +1,5 @@
 //! A Redis Cluster: which server has which slot, and a call that finds its server.
+//! What a single server does with a call is in `dispatch/` and `server/`.
 
 mod routing;
 mod seeds;

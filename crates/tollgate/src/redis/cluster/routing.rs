@@ -1,3 +1,7 @@
+//! Sends a call to the server of its slot, and follows redirects until the deadline.
+//! Which server has the slot is known in `topology.rs`; proof that a call did not run comes from
+//! `server/not_executed.rs`.
+
 use std::{
     future::Future,
     sync::Arc,

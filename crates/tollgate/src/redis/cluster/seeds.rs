@@ -1,3 +1,6 @@
+//! The addresses that a user gives for a cluster, and that they agree in all else.
+//! Which servers there really are is found in `topology.rs`.
+
 use redis::{ConnectionAddr, ConnectionInfo};
 
 use crate::{Error, redis::connect::Address};

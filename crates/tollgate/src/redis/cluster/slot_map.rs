@@ -1,3 +1,7 @@
+//! Which server has which slot at one moment, and which slots are being moved. It is exchanged as a
+//! whole.
+//! When to ask for it, and whom, is decided in `topology.rs`; calls are sent in `routing.rs`.
+
 use std::{
     collections::BTreeMap,
     ops::RangeInclusive,

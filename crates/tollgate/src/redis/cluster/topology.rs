@@ -1,3 +1,7 @@
+//! What is known of a cluster, and the task that keeps the knowledge true.
+//! The knowledge itself is a `SlotMap` in `slot_map.rs`; redirects of calls are followed in
+//! `routing.rs`.
+
 use std::{
     fmt,
     sync::{Arc, Weak},

@@ -1,5 +1,6 @@
 //! The state of the shared connection. The lock and the pointer come from `redis::sync`, so that a
 //! model checker runs the same lines.
+//! The dial itself, and the watch over the connection, are in `shared.rs`.
 
 use std::{fmt, sync::Arc};
 

@@ -1,3 +1,6 @@
+//! Opens one connection to one server: address, TLS, sign-in, and new passwords while it lives.
+//! When it is opened is decided in `shared.rs`; what is known of it afterwards is in `connection/`.
+
 use std::{io, sync::Arc};
 
 use futures_util::future::select_ok;

@@ -1,4 +1,5 @@
 //! Connections: where they come from, and the one that all checks share.
+//! Calls and their answers are in `server/`; nothing here knows a check.
 
 mod connection;
 mod dial_state;

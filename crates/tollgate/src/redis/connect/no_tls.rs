@@ -1,5 +1,6 @@
 //! Stands in without the feature: no store has certificates, and the client library refuses a
 //! `rediss://` URL.
+//! With the feature, `tls.rs` has the same names.
 
 use redis::{Client, ConnectionInfo, RedisResult};
 

@@ -1,3 +1,6 @@
+//! A connection that a pool of the application lends, and what it means to give it back or not.
+//! Connections of the store's own are opened in `dialer.rs`.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_redis::PoolError;

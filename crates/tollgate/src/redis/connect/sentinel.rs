@@ -1,3 +1,6 @@
+//! Asks and follows Sentinels, so that the connection leads to the current master.
+//! What becomes of the connection to the old one is decided in `shared.rs` and `server/`.
+
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;

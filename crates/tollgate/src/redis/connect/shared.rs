@@ -1,4 +1,6 @@
 //! The one connection that all checks share, and the keeper that replaces it at its end.
+//! Its state, which a model checker runs, is in `dial_state.rs`; how one is opened is in
+//! `dialer.rs`.
 
 use std::{
     fmt,

@@ -1,3 +1,6 @@
+//! Certificates of a store, and the TLS settings that follow from them.
+//! Without the feature `tls`, `no_tls.rs` has the same names.
+
 use std::sync::{Arc, OnceLock};
 
 use redis::{

@@ -1,4 +1,5 @@
 //! Describes settings of a server that an operator should change.
+//! What is looked for is in `mod.rs` and `scripts.rs`.
 
 use std::fmt;
 

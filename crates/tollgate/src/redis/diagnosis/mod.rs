@@ -1,3 +1,6 @@
+//! Looks for settings of a server that weaken limits, when a store connects or an operator asks.
+//! The scripts are tried in `scripts.rs`. No check depends on what is found.
+
 mod finding;
 mod scripts;
 

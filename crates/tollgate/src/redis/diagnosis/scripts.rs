@@ -1,5 +1,6 @@
 //! Tries the scripts as the user of the store. To read the rights of the user, `ACL DRYRUN` would
 //! need rights of its own.
+//! Settings of the server are examined in `mod.rs`.
 
 use std::time::Duration;
 

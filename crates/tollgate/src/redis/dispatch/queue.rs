@@ -1,5 +1,6 @@
 //! The queue before one server. The lock comes from `redis::sync`, so that a model checker runs the
 //! same lines.
+//! When the checks leave is decided in `pacer/`, who takes them is the worker.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -1,4 +1,5 @@
 //! The worker of a queue, and the batches that it has sent.
+//! What a batch consists of is decided in `batch/`, when one may leave in `pacer/`.
 
 use std::{
     collections::VecDeque,

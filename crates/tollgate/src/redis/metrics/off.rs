@@ -1,4 +1,5 @@
 //! Stands in without the feature.
+//! With it, `series.rs` records.
 
 use crate::redis::backend::Backend;
 

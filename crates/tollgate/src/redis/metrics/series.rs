@@ -1,3 +1,6 @@
+//! The series of leased units, with the feature `metrics`.
+//! What is counted comes from `leased_units.rs`.
+
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 use crate::redis::backend::Backend;

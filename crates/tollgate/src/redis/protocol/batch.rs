@@ -1,4 +1,6 @@
 //! A batch on the wire: many checks in one call, and the outcome for each key or run in its reply.
+//! Which checks are in a batch is decided in `dispatch/batch/`; the numbers of one check are in
+//! `check.rs`.
 
 use redis::Value;
 

@@ -1,5 +1,6 @@
 //! A check on the wire: the numbers and the keys of its call, and the words of its reply. The other
 //! calls use the same ones.
+//! When it is sent is not known here. Several checks in one call are in `batch.rs`.
 
 use std::ops::Deref;
 #[cfg(feature = "calendar")]

@@ -1,3 +1,7 @@
+//! What an error of the client library or the server means: for the caller, in safe words, and for
+//! the connection.
+//! Whether the call can have run is decided in `server/not_executed.rs`.
+
 use std::{borrow::Cow, fmt, io, sync::Arc};
 
 use redis::{ErrorKind as RedisKind, RedisError, ServerErrorKind};

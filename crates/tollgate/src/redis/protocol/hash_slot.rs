@@ -1,3 +1,6 @@
+//! The slot of a key in a cluster, and keys that lie in a given one.
+//! Which server has a slot is known in `cluster/slot_map.rs`.
+
 use crate::{Error, ErrorKind, Key, PolicySet};
 
 /// The number of slots of a cluster.

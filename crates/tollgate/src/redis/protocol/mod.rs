@@ -1,4 +1,5 @@
 //! The wire: scripts, their arguments and replies, and the errors of a server.
+//! Nothing here sends or waits.
 
 mod batch;
 mod check;

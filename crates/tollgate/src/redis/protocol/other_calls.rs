@@ -1,4 +1,6 @@
 //! The calls beside checks: refunds, reservations, permits, and the entries of a log.
+//! Checks and batches of them are in files of their own. Calls of housekeeping are in
+//! `replicas.rs`.
 
 use redis::Value;
 use smallvec::SmallVec;

@@ -1,3 +1,6 @@
+//! Bounds the length of replies while they arrive, so that no server can fill the memory.
+//! What a reply means is read elsewhere, by the client library and the other files of this folder.
+
 use std::{
     io,
     sync::{

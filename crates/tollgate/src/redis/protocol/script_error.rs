@@ -1,3 +1,6 @@
+//! Finds the error of a command inside the text in which Redis 6.2 wraps it.
+//! What it then means is decided in `error.rs`.
+
 use redis::{RedisError, Value};
 
 /// Returns the error of the command inside the script where Redis 6.2 has wrapped it, and any other

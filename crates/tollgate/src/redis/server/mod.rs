@@ -1,4 +1,6 @@
 //! One server: the connection to it, its health, and the calls that are sent to it.
+//! Checks are queued and batched in `dispatch/`; proof that a call did not run is in
+//! `not_executed.rs`.
 
 mod not_executed;
 

@@ -1,3 +1,7 @@
+//! The proof that a server did not run a call, without which no call is sent again.
+//! What an error means for the caller is in `protocol/error.rs`; where the call goes next is
+//! decided in `cluster/routing.rs` and `dispatch/worker.rs`.
+
 use redis::{RedisError, ServerErrorKind};
 
 use crate::{

@@ -1,3 +1,6 @@
+//! Which denials are remembered, for how long, and when one is forgotten.
+//! The table behind it, which is free of locks, is in `table.rs`.
+
 use std::{
     fmt,
     time::{Duration, Instant},

@@ -1,4 +1,5 @@
 //! Denials that still hold, remembered in this process.
+//! Whether a check asks here first is decided by each store.
 
 mod cache;
 mod table;

@@ -1,5 +1,7 @@
 //! The circuit breaker of one server. The atomics come from `store::sync`, so that a model checker
 //! runs the same lines.
+//! The probe that closes it again is in `mod.rs`; what a limiter answers meanwhile is in
+//! `limiter/outage/`.
 
 use std::time::{Duration, Instant};
 

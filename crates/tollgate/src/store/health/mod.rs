@@ -1,5 +1,7 @@
 //! The health of a server, which every store outside of the process has, and the probe that finds
 //! it out.
+//! What is counted for which server is in `breaker.rs`; how a probe is sent is decided by each
+//! store.
 
 mod breaker;
 

@@ -1,5 +1,6 @@
 //! Calls wait in one queue. A task for each lane takes what waits and decides it together: it reads
 //! once, and writes once.
+//! What a call decides is a step of `store/step.rs`, over the bytes in `values.rs`.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},

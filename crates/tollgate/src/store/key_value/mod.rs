@@ -1,4 +1,5 @@
 //! A store over anything that keeps bytes under keys: a database, a file, a service.
+//! How calls are gathered is in `lanes.rs`, and what a limiter sees of the store in `store.rs`.
 
 mod lanes;
 mod presence;

@@ -1,5 +1,6 @@
 //! Processes that share what keeps the bytes count themselves and show their limits in it, as they
 //! do in Redis. Both are values like all others.
+//! When a process does so is decided in `store/presence/`.
 
 use std::{fmt::Write as _, num::NonZeroU32, sync::Arc};
 

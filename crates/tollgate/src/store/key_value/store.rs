@@ -1,3 +1,7 @@
+//! The adapter that makes a store of anything that keeps bytes: for each call, which names and
+//! which step.
+//! Batches are made in `lanes.rs`; the steps are those of `store/step.rs`.
+
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use super::{

@@ -1,4 +1,5 @@
 //! The values that were read for a batch, and how the calls change them.
+//! Which calls are in the batch, and whether the write succeeded, is known in `lanes.rs`.
 
 use std::sync::Arc;
 

@@ -1,3 +1,6 @@
+//! The table of states without locks and clock, for the tests of this project.
+//! Services use `MemoryStore`, in `store.rs`.
+
 use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;

@@ -3,6 +3,7 @@
 //! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states.
 //! [`tables`] gives the states of one key to the [`step`](super::step) that decides over several
 //! policies.
+//! No other store uses these tables: what stores have in common is one floor up.
 
 pub(crate) mod lockless;
 mod permit_table;

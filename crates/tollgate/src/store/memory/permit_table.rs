@@ -1,3 +1,6 @@
+//! The permits of all keys in this process.
+//! What a call does with those of one key is decided in `store/permits.rs`.
+
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;

@@ -1,5 +1,7 @@
 //! Shards of a store, each behind its own lock. The lock type comes from `super::sync`, so that a
 //! model checker can run the same lines.
+//! What is in a shard is not known here: states are in `state_table.rs`, permits in
+//! `permit_table.rs`.
 
 use super::sync::{Lock, MutexGuard};
 

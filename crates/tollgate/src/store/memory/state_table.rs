@@ -1,3 +1,7 @@
+//! The states of one shard in bounded memory: how they are found, kept small, and dropped for room.
+//! Locks are in `shards.rs`. What a decision does with a state is in `store/step.rs` and in the
+//! algorithms.
+
 use std::{fmt, ptr, sync::Arc};
 
 use foldhash::fast::RandomState;

@@ -1,3 +1,7 @@
+//! The store in this process, as users hold it, with its options.
+//! Which states a call changes is decided in `store/step.rs`; how they are kept in
+//! `state_table.rs`.
+
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;

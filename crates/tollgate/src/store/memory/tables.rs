@@ -2,6 +2,7 @@
 //!
 //! The states of a key without branches are in one table. Those of a key with branches may be in
 //! several, which are locked together.
+//! What is decided with them is in `store/step.rs`; locks are taken in `store.rs` beside.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! The gauges of a store, behind the feature `metrics`.
+//! Counts of decisions are those of the limiter; leased units have series in `redis/metrics/`.
 
 #[cfg_attr(not(feature = "metrics"), path = "off.rs")]
 mod series;

@@ -1,4 +1,5 @@
 //! Stands in without the feature.
+//! With it, `series.rs` has the same names.
 
 use super::Figures;
 

@@ -1,3 +1,6 @@
+//! Sets the gauges of a store, with the feature `metrics`.
+//! What they show is read by the housekeeping of each store, and named in `mod.rs`.
+
 use metrics::{Unit, describe_gauge, gauge};
 
 use super::Figures;

@@ -1,4 +1,5 @@
 //! The processes with the same limits count themselves.
+//! The call is made by each store; what a count is for is decided in `limiter/outage/`.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,5 @@
 //! Processes tell each other what the customers of their limiters spend.
+//! What is measured is in `store/spending.rs`, and the call is made by each store.
 
 use super::{counter::Complaints, held};
 use crate::{

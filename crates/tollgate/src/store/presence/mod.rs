@@ -1,5 +1,6 @@
 //! Processes make themselves and their limits known to each other and to operators, wherever the
 //! counts are. A task of each store does so, sets its gauges, and returns what nobody uses.
+//! The calls are those of each store; counts, shares and reports have files of their own.
 
 mod counter;
 mod exchange;

@@ -1,4 +1,5 @@
 //! Limits are shown to operators, and the shares that operators set are put into force.
+//! The text that is shown is made in `store/publication.rs`.
 
 use std::{
     collections::HashMap,

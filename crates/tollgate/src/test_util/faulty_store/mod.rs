@@ -1,3 +1,6 @@
+//! A store that fails and recovers when a test says so, around any other store.
+//! Fixed answers are in `scripted_store/`.
+
 use std::{fmt, future::pending, sync::Arc, time::Duration};
 
 use super::answer::fault;

@@ -1,3 +1,6 @@
+//! A store that answers as a test has written down, and records what it was asked.
+//! What an answer is stands in `answer.rs`; outages on command are in `faulty_store/`.
+
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use super::answer::Answer;

@@ -1,6 +1,7 @@
 //! Reads and writes a quota as text: `100/min burst 20`.
 //!
 //! The periods differ from `humantime`, where a month has 30.44 days and a year 365.25 days.
+//! The bounds of the numbers are checked in `model/quota/mod.rs`.
 
 use std::{fmt, str::FromStr, time::Duration};
 

@@ -1,4 +1,5 @@
 //! One connection: what is known of it, and the stream and the task below it.
+//! When a connection is made, shared and replaced is decided in `shared.rs`.
 
 use std::{
     fmt,

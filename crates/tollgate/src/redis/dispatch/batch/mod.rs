@@ -1,4 +1,6 @@
 //! Cuts batches off the queue, writes their calls, and replies to their checks.
+//! When a batch leaves and how large it may be is decided in `pacer/`; the bytes of its call are
+//! written in `protocol/batch.rs`.
 
 use std::{
     sync::Arc,

@@ -1,5 +1,7 @@
 //! The way of a check to one server: its caller sends it, or queues it for the worker, and waits
 //! for the outcome.
+//! What the worker does with the queue is in `worker.rs`; whether a caller may send is decided in
+//! `pacer/`.
 
 use std::{
     fmt, mem,

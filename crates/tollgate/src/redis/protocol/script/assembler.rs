@@ -23,6 +23,9 @@
 //! In a script over several policies, the numbers of a policy, and the names that its sections
 //! declare without indentation, end in the number of the policy.
 
+// Which frame and which policies are put together is decided in `mod.rs`; the parts of an algorithm
+// come from `parts.rs`.
+
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},

@@ -5,6 +5,8 @@
 //! So the script for one policy and the script for a set consist of the same source lines.
 //! Parameters are never part of the text, so all sets of the same algorithms run the same scripts:
 //! those of their [`Shape`].
+//! The assembly is in `assembler.rs`, and numbers and keys of a call are in `protocol/check.rs` and
+//! beside it.
 
 mod assembler;
 mod parts;
