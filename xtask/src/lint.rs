@@ -1,7 +1,10 @@
 //! `cargo xtask lint`: checks the sources.
 
+use std::path::Path;
+
 use crate::{
     failure::{self, Failure},
+    lowest,
     workspace::{AS_TESTED, BENCHES, Workspace},
 };
 
@@ -124,7 +127,8 @@ fn unused(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 /// Checks licences, bans, sources and advisories by `deny.toml`, if `cargo-deny` is installed: it
-/// takes minutes to compile. Without the database of advisories, a line says what is not checked.
+/// takes minutes to compile. The advisories also of the lowest versions that the crates accept.
+/// Without the database of advisories, a line says what is not checked.
 fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
     if !failure::succeeds(workspace.cargo("deny").arg("--version")) {
         eprintln!(
@@ -132,14 +136,20 @@ fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
         );
         return Ok(());
     }
-    let check = |what: &[&str]| {
+    let check = |manifest: &Path, what: &[&str]| {
         let mut deny = workspace.cargo("deny");
-        failure::run(deny.args(["check", "--hide-inclusion-graph"]).args(what))
+        deny.arg("--manifest-path")
+            .arg(manifest)
+            .args(["check", "--config"]);
+        deny.arg(workspace.root().join("deny.toml"));
+        failure::run(deny.arg("--hide-inclusion-graph").args(what))
     };
-    check(&["bans", "licenses", "sources"])?;
+    let ours = workspace.manifest();
+    check(&ours, &["bans", "licenses", "sources"])?;
     if let Err(unreachable) = failure::run(workspace.cargo("deny").args(["fetch", "db"])) {
         eprintln!("{unreachable}: the advisories are not checked");
         return Ok(());
     }
-    check(&["advisories"])
+    check(&ours, &["advisories"])?;
+    check(&lowest::locked(workspace)?, &["advisories"])
 }

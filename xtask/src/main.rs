@@ -13,6 +13,7 @@ mod foreign;
 #[cfg(test)]
 mod house;
 mod lint;
+mod lowest;
 mod need;
 mod programs;
 mod pypi;

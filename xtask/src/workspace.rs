@@ -102,7 +102,6 @@ impl Workspace {
         self.members.iter().any(|member| member.name == name)
     }
 
-    #[cfg(test)]
     pub(crate) fn published(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.is_published)
     }

@@ -1,6 +1,7 @@
 //! The rules of the house that no compiler knows, as tests over its sources and pages:
 //! `cargo test -p xtask house`.
 
+mod advisories;
 mod circles;
 mod figures;
 mod links;

@@ -4,7 +4,7 @@
 use std::{fs, hash::BuildHasher, path::PathBuf};
 
 use clap::Args;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::{failure::Failure, redis::StateEntry};

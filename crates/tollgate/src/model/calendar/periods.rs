@@ -107,7 +107,7 @@ fn calendar_period(now: i64, schedule: Schedule, zone: &TimeZone) -> Option<(i64
     let begin = |number| instant(schedule.begin(number)?, zone);
     let local = Timestamp::from_microsecond(now)
         .ok()?
-        .to_zoned(zone.clone());
+        .to_zoned_datetime(zone.clone());
     let mut number = schedule.number_near(local.date());
     let mut start = begin(number)?;
     while now < start {
@@ -131,7 +131,7 @@ fn calendar_period(now: i64, schedule: Schedule, zone: &TimeZone) -> Option<(i64
 fn instant(local: DateTime, zone: &TimeZone) -> Option<i64> {
     Some(
         local
-            .to_zoned(zone.clone())
+            .to_zoned_datetime(zone.clone())
             .ok()?
             .timestamp()
             .as_microsecond(),
