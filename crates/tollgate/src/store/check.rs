@@ -200,7 +200,8 @@ impl Kept {
         }
     }
 
-    /// Returns whether this is the check, and not what a store made of it.
+    /// Returns whether the parts are those of `check`. A store that wraps another may have sent it
+    /// a check of its own.
     fn is_of(&self, check: Check<'_>) -> bool {
         let Check {
             policies,
@@ -277,8 +278,8 @@ type PendingAnswer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// The answer of a store to a check that a limiter keeps, until the deadline of the check: what
 /// [`answer_by`] does, with the alarm of the check.
 ///
-/// It stands in the future of the limiter, and not in a box around that of the store: a box more for
-/// each request in flight is one more that the allocator has no block at hand for.
+/// It is a part of the limiter's future, and not a box around the store's: that would be one more
+/// allocation for each request in flight.
 struct Asked<T> {
     /// `None` once the limiter has settled it.
     answer: Option<PendingAnswer<T>>,

@@ -76,6 +76,8 @@ pub(crate) fn check(
     now_us: u64,
     is_reserved: bool,
 ) -> PolicyLevels {
+    // All states are loaded and tried before one is changed: a policy that denies must not cost the
+    // others anything.
     let policies = check.policies.shared();
     let mut loaded: SmallVec<[Loaded; 4]> = policies
         .iter()
@@ -84,6 +86,7 @@ pub(crate) fn check(
             let place = states.find(at, policy);
             let settled = match place.and_then(|place| states.state(at, policy, place)) {
                 Some((state, other)) => state.settle(policy, other, now_us),
+                // A fresh state has the time 0, and a charge needs it at this time.
                 None => State::fresh(policy.algorithm()).settle(policy, None, now_us),
             };
             let fits = settled.state.fits(policy, now_us, check.charge().ask(at));
@@ -117,6 +120,7 @@ pub(crate) fn check(
             } = loaded;
             let is_charged = is_admitted && cost > 0;
             if is_charged {
+                // Before the words are taken: those of an admitted check include its charge.
                 state.charge(policy, now_us, cost, check.tag);
                 if is_reserved {
                     state.remember(now_us);
@@ -149,6 +153,7 @@ fn write(
             ..
         } = loaded;
         if is_written {
+            // Only the stored form has the mark. The words were taken without it.
             state.mark_debt(policy, now_us);
             match place {
                 Some(_) => states.set(at, policy, place, state, None, now_us),
@@ -158,6 +163,7 @@ fn write(
             && state.is_moved()
             && let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place))
         {
+            // A mended state does not go back: it is a copy, and the stored one was not moved.
             *stored = state;
         }
     }
@@ -173,6 +179,7 @@ pub(crate) fn look(states: &mut impl States, check: Check<'_>, now_us: u64) -> P
         let ask = check.charge().ask(at);
         let place = states.find(at, policy);
         let stored = place.and_then(|place| states.state(at, policy, place));
+        // A copy, because settling may move the state out, and a look stores nothing.
         let stored = stored.map(|(state, other)| (state.looked_at(), other));
         let state = match stored.clone() {
             Some((mut state, other)) => state.settle(policy, other, now_us).state,
@@ -202,6 +209,8 @@ pub(crate) fn refund(
     change(states, check, now_us, spent_us, |at| {
         let cost = check.cost_of(at).units();
         let ahead = || decision.and_then(|decision| decision.ahead_of(at));
+        // A decision has the end of its places as a time from then on, and a state has it by the
+        // clock.
         let end = || ahead().map(|(whole, part)| (spent_us + whole, part));
         if cost == 0 {
             Change::None
@@ -213,6 +222,8 @@ pub(crate) fn refund(
 
 /// Divides the cost of a check over what its policies have left.
 fn divide(states: &mut impl States, check: Check<'_>, cascade: Cascade, now_us: u64) -> Charge {
+    // What each policy has left decides how the cost is divided, and has to be known before any is
+    // charged.
     let peek = Check {
         cost: Cost::ZERO,
         each: None,
@@ -235,6 +246,7 @@ pub(crate) fn reserve(
     life_us: u64,
     now_us: u64,
 ) -> Reserved {
+    // A repeated request is charged once, and gets the answer of the first.
     if let Some(record) = states.record(check, id, now_us) {
         return record.repeated(check);
     }
@@ -246,6 +258,7 @@ pub(crate) fn reserve(
         .as_ref()
         .map_or(check, |charge| check.with_charge(charge));
     let levels = self::check(states, check, now_us, true);
+    // A denial charged nothing, so a repeated request is decided anew.
     if levels.fit() {
         states.set_record(check, id, Record::new(check, &levels, now_us, life_us));
     }
@@ -267,6 +280,8 @@ pub(crate) fn commit(
     let Some(mut record) = states.record(check, id, now_us) else {
         return Settlement::Lapsed;
     };
+    // The record outlives its settlement: a commit that is repeated because its answer was lost
+    // finds it, and changes nothing.
     let settlement = record.settle(number);
     if settlement == Settlement::Settled {
         states.set_record(check, id, record.clone());
@@ -295,9 +310,12 @@ fn change(
         let stored = place.and_then(|place| states.state(at, policy, place));
         let mut fresh = State::fresh(policy.algorithm());
         let (stored, other) = stored.unwrap_or((&mut fresh, None));
+        // The policy is that of the decision, and may have been changed since. An open window is
+        // read by the period with which it was opened.
         let held = other.and_then(|other| stored.held(policy, other, now_us));
         let held = held.map(Arc::new);
         let policy = held.as_ref().unwrap_or(policy);
+        // Not settled: that would cut what others have spent under a higher quota.
         let (mut state, was_marked) = stored.hold(policy, now_us);
         let other = other.filter(|_| held.is_some() || state.keeps_pace(now_us));
         let is_written = match change {
@@ -317,12 +335,15 @@ fn change(
             if state.fresh_at(policy) > now_us {
                 states.set(at, policy, place, state, other, now_us);
             } else if place.is_some() {
+                // A missing state reads as a fresh one, and takes no memory.
                 states.remove(at, policy);
             }
         } else if let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place))
             && state.is_moved()
             && !stored.is_moved()
         {
+            // The entries that were moved out go back. A mended copy does not: the stored state
+            // still has its own.
             *stored = state;
         }
     }

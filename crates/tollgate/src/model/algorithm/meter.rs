@@ -44,8 +44,8 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// window before.
     const ADMITS_IN_DEBT: bool = false;
 
-    /// Says that a state above a lowered quota is cut as often as it is read. So a look reads what a
-    /// check reads, although neither stores it.
+    /// A state that holds more than a lowered quota is cut to it whenever it is read, and not only
+    /// when it is stored. A look then reads what a check reads.
     const IS_CUT_WHEN_READ: bool = false;
 
     /// Returns this state at `now_us` under `policy`, and whether it had to be mended.
@@ -95,8 +95,8 @@ pub(crate) trait Meter: Sized + Clone + Default {
         }
     }
 
-    /// Returns the words of a check that charges nothing to this stored state, which stays as it
-    /// is. `None` when the settled state has the same.
+    /// Returns the words for a check that charges nothing, if they differ from those of the settled
+    /// state: this one stays as it was stored, at another pace, and its units return at that rate.
     fn kept_words(&self, _policy: &Policy, _pace: f64, _now_us: u64, _ask: Ask) -> Option<Words> {
         None
     }

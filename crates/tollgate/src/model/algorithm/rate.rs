@@ -40,6 +40,8 @@ impl<'a> Rate<'a> {
     /// Returns the time of the whole burst. Of another quota it is not known.
     pub(super) fn top(&self) -> Span {
         if self.is_other() {
+            // Nothing lies above this, so the mark of a debt stays as the quota that stored it has
+            // set it.
             (MAX_EXACT, 0)
         } else {
             self.quota.span(self.quota.burst())
@@ -59,6 +61,8 @@ impl<'a> Rate<'a> {
     pub(super) fn charged(&self, cost: u64) -> Span {
         // No more is spent, and the time of more units may exceed 64 bits.
         let cost_or_most = cost.min(self.quota.burst() * MOST_BURSTS);
+        // Rounded up, and what comes back is rounded down below: neither gives a unit away. The
+        // script rounds alike.
         let of_other = |pace: f64| (bounded((cost as f64 * pace).ceil()), 0);
         self.other
             .map_or_else(|| self.quota.span(cost_or_most), of_other)
@@ -84,6 +88,8 @@ impl<'a> Rate<'a> {
     /// accrued in that time, at the faster of the two rates.
     pub(super) fn owed(&self, step: Span, passed_us: u64) -> Span {
         let passed_us = match self.other {
+            // A unit of the bucket stands for more time than one of the quota. So the units that
+            // the quota brought back since are worth more than the time that has passed.
             Some(other) if other > self.quota.pace() => {
                 (passed_us as f64 / self.quota.pace() * other).ceil() as u64
             }
@@ -104,8 +110,13 @@ fn bounded(us: f64) -> u64 {
 /// quota.
 pub(super) fn converted(ahead: u64, pace: f64, quota: &Quota) -> u64 {
     let units = ahead as f64 / pace;
+    // The pace was read from stored bytes. One that no quota has makes more units than a double
+    // counts, and such a bucket counts as full, as in the script.
     let is_known = units >= 0.0 && units <= MAX_EXACT as f64;
     let ahead = if is_known {
+        // The spent units are kept, and not the time in which they would have returned: after a
+        // change from 10 per hour to 1000 per second, nobody waits for hours. The quotient and the
+        // product are those of the script, so both stores round alike.
         (units * quota.pace()).ceil()
     } else {
         0.0
@@ -145,12 +156,14 @@ impl Bucket {
         ask: Ask,
         ceiling: Span,
     ) -> Option<Words> {
+        // Full at either rate.
         if self.full_us < now_us {
             return None;
         }
         let (is_in_debt, top) = (self.part >= MARK, quota.span(quota.burst()));
         self.part %= MARK;
         let most = if is_in_debt { most(quota) } else { top };
+        // More than this quota ever stores: settling mends it, and the mended state has the words.
         if self.ahead(now_us).0 > most.0 {
             return None;
         }
@@ -166,6 +179,7 @@ impl Bucket {
             ceiling.min(top)
         })
         .0
+        // Whole microseconds, rounded up, because a converted time has no remainder.
         .saturating_sub(step.0 + u64::from(step.1 > 0));
         // The most that is stored when the cost fits: the quotient of doubles may be one too high
         // or too low.
@@ -176,6 +190,9 @@ impl Bucket {
             least += 1;
         }
         let wait_us = stored.saturating_sub(least).max(1);
+        // Whoever reads the words takes the wait to be what lies above the ceiling with the cost
+        // added. So the time is chosen that lies there by exactly the wait. A cost above the
+        // ceiling never fits, whatever the time is.
         let (whole, part) = if ceiling < step {
             (0, 0)
         } else {

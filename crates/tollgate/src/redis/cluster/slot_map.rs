@@ -100,7 +100,10 @@ impl SlotMap {
             .iter()
             .position(|member| member.address == *address)
         {
+            // The server keeps its sender. Another one would be a second connection, with a queue
+            // and a breaker that know nothing of the first.
             let member = &mut self.members[at];
+            // A view inserts until now only, which must not shorten what a redirect has asked for.
             member.kept_until = member.kept_until.max(kept_until);
             return Ok(at);
         }
@@ -115,6 +118,7 @@ impl SlotMap {
     /// Gives a slot to a member.
     pub(super) fn assign(&mut self, slot: u16, member: usize) {
         self.slots[usize::from(slot)] = member as u16;
+        // The new server has the whole slot, so its checks need not leave apart.
         self.open.remove(&slot);
     }
 
@@ -129,6 +133,8 @@ impl SlotMap {
         self.open.retain(|_, open| open.until + KEPT_OPEN > now);
         self.open
             .entry(slot)
+            // The time of the first refusal stays. By it, a move that nobody ends is found to be
+            // stuck.
             .or_insert(OpenSlot { since: now, until })
             .until = until;
     }
@@ -142,8 +148,10 @@ impl SlotMap {
         mut new: impl FnMut(&Address) -> Result<Arc<Sender>, Error>,
     ) -> Result<Self, Error> {
         let is_named = |address: &Address| view.iter().any(|(_, owner)| owner == address);
+        // A server that a redirect named may be newer than this view, which another server gave.
         let stays = |member: &&Member| member.kept_until > now || is_named(&member.address);
         let members = self.members.iter().filter(stays).cloned().collect();
+        // No slot keeps its server by default: a slot that the view leaves out has none.
         let mut map = Self {
             members,
             ..Self::empty()
@@ -152,6 +160,8 @@ impl SlotMap {
             let at = map.insert(address, now, || new(address))?;
             map.slots[usize::from(*range.start())..=usize::from(*range.end())].fill(at as u16);
         }
+        // A view names the old server until a move has ended. When it names another one, the move
+        // is over.
         let stays = |slot: u16| {
             self.by_slot(slot)
                 .zip(map.by_slot(slot))
@@ -203,6 +213,8 @@ pub(super) fn view(reply: &Value, asked: &str) -> Result<View, Error> {
             _ => return Err(invalid()),
         };
         let slot = |slot: i64| {
+            // The slot becomes an index: one that is out of range is refused here, and does not
+            // panic later.
             u16::try_from(slot)
                 .ok()
                 .filter(|&slot| usize::from(slot) < SLOTS)
@@ -224,6 +236,8 @@ pub(super) fn view(reply: &Value, asked: &str) -> Result<View, Error> {
             view.push((first..=last, (host, port)));
         }
     }
+    // An error and not an empty map: a server that has lost its cluster must not wipe out what the
+    // others have shown.
     match view.is_empty() {
         true => Err(Error::new(
             ErrorKind::ClusterDown,

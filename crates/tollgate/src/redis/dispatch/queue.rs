@@ -37,8 +37,8 @@ pub(in crate::redis) trait Queued {
     fn key_hash(&self) -> u64;
 }
 
-/// The scripts that were sent on the current connection by their bodies, so that the server knows
-/// them.
+/// The scripts that are cached by the server, because they were sent on the current connection by
+/// their bodies.
 #[derive(Debug, Default)]
 pub(super) struct KnownScripts {
     /// The number of the connection.
@@ -48,12 +48,13 @@ pub(super) struct KnownScripts {
     last: String,
 }
 
-/// The most scripts that are known of. With one more, all are sent by their bodies again.
+/// The most scripts that are remembered. With one more, all are forgotten, and sent by their bodies
+/// again.
 const MOST_SCRIPTS: usize = 4_096;
 
 impl KnownScripts {
-    /// Returns whether the server knows the script. It knows the script for the next call in any
-    /// case.
+    /// Returns whether the script was sent by its body before, and remembers it: if it was not, the
+    /// caller sends the body now.
     pub(super) fn know(&mut self, connection: u64, sha: &str) -> bool {
         if self.connection != connection || self.shas.len() > MOST_SCRIPTS {
             *self = Self {

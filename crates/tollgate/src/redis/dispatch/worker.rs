@@ -313,8 +313,9 @@ impl SentBatches {
         self.lanes.is_empty() && self.refused.is_none()
     }
 
-    /// Returns whether nothing may be sent on this connection yet: the connection before it has
-    /// ended, and its batches do not know it yet.
+    /// Returns whether nothing may be sent on this connection yet: the one before it has ended, and
+    /// the outcome of some of its batches is still unknown. They may come back to the queue, and
+    /// are then sent first.
     fn is_held(&self, connection: &Connection) -> bool {
         let has_ended = |lane: &Lane| {
             lane.connection.number() != connection.number() && lane.connection.has_ended()

@@ -49,7 +49,8 @@ pub(in crate::redis) fn is_refused_in_move(error: &RedisError) -> bool {
     })
 }
 
-/// An error of a stream that is known here, on its way through the client library.
+/// The kind and the message of an error of our own stream. The client library passes it on inside
+/// an I/O error, and [`error`] finds it there.
 #[derive(Debug)]
 pub(in crate::redis) struct Told {
     kind: ErrorKind,

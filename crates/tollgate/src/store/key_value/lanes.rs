@@ -99,6 +99,8 @@ impl Queue {
             && let Some(key) = self.ready.pop_front()
         {
             if let Some(calls) = self.keys.get_mut(&key) {
+                // The key stays in the map, also with no call left. So a call that comes now waits
+                // for this lane, and makes the key ready for no other.
                 let count = calls.len().min(MOST_TOGETHER - taken.len());
                 taken.extend(calls.drain(..count));
                 keys.push(key);
@@ -112,6 +114,7 @@ impl Queue {
     fn release(&mut self, keys: &mut Vec<u64>) {
         for key in keys.drain(..) {
             match self.keys.get(&key) {
+                // Behind the other keys, so that one with many calls does not keep them waiting.
                 Some(calls) if !calls.is_empty() => self.ready.push_back(key),
                 _ => drop(self.keys.remove(&key)),
             }
@@ -130,6 +133,7 @@ impl<K: KeyValue> Lane<K> {
                 return;
             }
             self.lanes.decide(calls).await;
+            // Only now: another lane would read the values before this one has written them.
             self.lanes.queue.lock().release(&mut self.keys);
         }
     }
@@ -204,6 +208,8 @@ impl<K: KeyValue> Lanes<K> {
         let runtime = runtime::current()?;
         let epoch = self.health.breaker.epoch();
         let attempt = Attempt::new(&*self, deadline);
+        // By the outermost level: two users of a tenant have the states of the tenant in common, so
+        // their calls belong in one lane.
         let hash = key.branch(0).level(1).hash(&self.hasher);
         let (answer, answered) = oneshot::channel();
         let begins = {
@@ -222,6 +228,8 @@ impl<K: KeyValue> Lanes<K> {
                 answer,
             };
             queue.push(hash, Box::new(asked));
+            // Under the lock, so that two callers do not start the same lane. Without a key that is
+            // ready, the lane that has the key of this call takes it later.
             let begins = queue.free > 0 && !queue.ready.is_empty();
             queue.free -= usize::from(begins);
             begins
@@ -242,6 +250,7 @@ impl<K: KeyValue> Lanes<K> {
         };
         let outcome = tokio::select! {
             biased;
+            // First, because an answer that is here was charged.
             answer = answered => answer.unwrap_or_else(lost),
             () = self.health.until_opened_after(epoch) => Err(self.health.overtaken()),
         };
@@ -255,6 +264,8 @@ impl<K: KeyValue> Lanes<K> {
     /// Decides calls, again and again while others change what was read.
     async fn decide(&self, mut calls: Vec<Box<dyn Call>>) {
         for _ in 0..MOST_TRIES {
+            // Before each try, because callers leave and deadlines pass meanwhile. What nobody
+            // waits for must not be charged.
             for call in mem::take(&mut calls) {
                 match call.deadline().filter(|deadline| deadline.is_over()) {
                     Some(deadline) => call.answer(Err(deadline.error())),
@@ -285,6 +296,8 @@ impl<K: KeyValue> Lanes<K> {
                     if calls.is_empty() {
                         return;
                     }
+                    // A backend that answers at once would keep the other tasks of this thread
+                    // waiting.
                     task::yield_now().await;
                 }
                 Err(error) => {
@@ -316,9 +329,12 @@ impl<K: KeyValue> Lanes<K> {
             .flat_map(|call| call.names())
             .cloned()
             .collect();
+        // Sorted, so that backends take their locks in one order. Each name once, because calls on
+        // the same value see what the others before them changed.
         names.sort_unstable();
         names.dedup();
         let read = self.backend.read(&names).await?;
+        // Others write backends. Values that are shifted by one would be charged to other keys.
         if read.values.len() != names.len() || read.now_us >= MAX_EXACT {
             return Err(Error::new(
                 ErrorKind::Protocol,

@@ -81,27 +81,34 @@ impl Batch {
         let mut metered = Vec::with_capacity(most);
         let (mut keys, mut subjects, mut checks) = (0, 0, 0);
         while let Some(check) = queue.pop_front() {
+            // Nobody waits for the answer, but the units would be spent.
             if !check.is_awaited() {
                 continue;
             }
             let request = check.request();
             if timing.is_some_and(|(now, round_trip)| request.has_waited_too_long(now, round_trip))
             {
+                // Kept, so that their callers are woken after the lock of the queue is free.
                 batch.late.push(check);
                 continue;
             }
             let latest = batch.latest(&metered, request);
+            // The latest one or none: with an earlier one, this check would be decided before one
+            // that shares a state with it.
             let joined =
                 latest.filter(|&(group, subject)| batch.groups[group].accepts(subject, request));
             let fits = match joined {
                 Some((group, subject)) => batch.groups[group].has_room_for(subject, request),
                 None => {
+                    // The first check always fits: else it would never leave.
                     keys == 0
                         || (subjects < share.keys
                             && keys + request.policies.shape().keys() <= MOST_KEYS)
                 }
             };
             if !fits || checks == share.checks.clamp(1, MOST_CHECKS) {
+                // Nothing behind this check is taken, although it might fit: checks leave in the
+                // order in which they came.
                 queue.push_front(check);
                 break;
             }
@@ -111,6 +118,8 @@ impl Batch {
                 None => {
                     keys += request.policies.shape().keys();
                     subjects += 1;
+                    // In the same call, the script would read the state before the other check has
+                    // changed it.
                     let after = latest.map_or(0, |(group, _)| group + 1);
                     let (group, subject) = batch.add(check, after, most);
                     batch.note(&mut metered, group, subject);
@@ -136,6 +145,7 @@ impl Batch {
             };
             let held = metered
                 .iter()
+                // Most texts differ, and their hashes show it without a look at the texts.
                 .filter(|held| held.hash == hash)
                 .filter(shares)
                 .map(|held| (held.group, held.subject))
@@ -192,6 +202,7 @@ impl Batch {
     /// Splits the batch into its calls.
     pub(super) fn into_calls(self, server: &Server) -> SmallVec<[Group; 1]> {
         match server.is_in_cluster() {
+            // A server of a cluster refuses a call whose keys lie in several slots.
             true => self.groups.into_iter().flat_map(Group::by_slot).collect(),
             false => self.groups,
         }
@@ -297,6 +308,8 @@ impl Group {
         let mut slots: SmallVec<[u16; 1]> = SmallVec::new();
         self.regrouped(|groups, subject| {
             let slot = hash_slot::of(subject[0].request().routed_key());
+            // While a slot is being moved, its server refuses a call when it has only some of the
+            // keys. It has one key, or it has not.
             let is_alone = subject[0].request().share != SlotShare::Whole;
             let at = slots.iter().position(|held| *held == slot && !is_alone);
             if at.is_none() {
@@ -335,6 +348,7 @@ impl Group {
         }
         let is_capped = self.request(0).is_capped();
         match (self.checks, self.is_uniform) {
+            // The more alike the checks are, the less their call has to say.
             (1, _) => shape.check(is_capped),
             (_, true) => shape.batch(is_capped),
             (_, false) => shape.mixed(is_capped),
@@ -362,6 +376,7 @@ impl Group {
             command.arg(self.leasing_args(server).into_bytes());
         } else if self.is_uniform {
             sample.add_arguments(server, command);
+            // Without counts each key has one check, so the usual call carries no column of ones.
             if self.is_counted() {
                 for subject in &self.subjects {
                     command.arg(subject.len());
@@ -433,8 +448,11 @@ impl Group {
             };
             let theirs = &mut earlier.subjects[first];
             let (count, before) = (ours.len(), theirs.len());
+            // There are answers for as many as ours were. A caller who has left must not take one.
             theirs.retain(|check| check.is_awaited());
             theirs.append(ours);
+            // The callers who came first get the answers that are here, and the others are sent
+            // again.
             *ours = theirs.drain(..count).collect();
             earlier.checks -= before - theirs.len();
             if theirs.is_empty() {

@@ -1,6 +1,9 @@
 //! Paces the checks of one server: when they leave, how many at a time, and when a new one is
 //! refused. Time is passed in, so that tests need no clock.
 //!
+//! The checks themselves are not here: they wait in `queue.rs`, and `worker.rs` cuts and sends
+//! them. The rate is measured in `rate.rs`, and what is under way is limited in `window.rs`.
+//!
 //! # Theory
 //!
 //! The pacer measures three things: the *round trip*, the *rate* at which the server answers, and
@@ -11,9 +14,9 @@
 //! fewer under way, the server has nothing to do at times. With more, keys wait at the server,
 //! where their checks can no longer share a batch or be given up. So the limit follows this
 //! product, and some keys more keep both ends busy. It is not computed from the rate alone, because
-//! the rate is the lower the less is sent. It is found, as in TCP: keys that wait at the server
-//! lengthen the round trips, and the limit shrinks; while nothing waits there, it grows. All
-//! processes of a server see the same delay and give way alike.
+//! a limit that is too low lowers the rate as well. It is found as TCP finds its congestion window:
+//! keys that wait at the server lengthen the round trips, and the limit shrinks; while nothing
+//! waits there, it grows. All processes of a server see the same delay and give way alike.
 //!
 //! The least round trip may become longer, as with a new route. So it is measured again when most
 //! answers were late, while nothing of the process waits at the server. A process that measured it
@@ -68,10 +71,9 @@ pub(super) struct Pacer {
     checks: usize,
     /// The checks under way that their callers sent.
     direct: usize,
-    /// Is true while callers may send their checks.
+    /// Callers may send their checks themselves.
     is_direct: bool,
-    /// Is true from an answer on that a caller got as soon as on a short line, until a caller gives
-    /// up.
+    /// A caller that sent its check got the answer within [`SHORT`], and none has given up since.
     is_prompt: bool,
     /// The most checks that waited or were under way at a time, lately.
     peak: usize,
@@ -166,6 +168,7 @@ impl Pacer {
             .as_ref()
             .is_none_or(|window| window.connection != connection)
         {
+            // It may take another route, or lead to another server.
             self.window = Some(Window::new(connection, now, since_epoch(), round_trip));
             self.rate = Rate::new(now);
         }
@@ -183,6 +186,8 @@ impl Pacer {
         self.rate.rests(least);
         let few = if self.batches == 0 { MOST_DIRECT } else { FEW };
         if self.peak <= few {
+            // When callers queue again, many batches pass until this has fallen. So a load at the
+            // threshold does not change the way of sending all the time.
             self.peak = MOST_TOGETHER;
             self.is_direct = true;
         }
@@ -191,6 +196,7 @@ impl Pacer {
     /// Notes the time for which the runtime kept the worker waiting. A slow process is not a slow
     /// server.
     pub(super) fn lagged(&mut self, lag: Duration) {
+        // A mean, because one pause says little of the next.
         self.lag = (self.lag * 3 + lag) / 4;
     }
 }
@@ -239,6 +245,8 @@ impl Pacer {
         };
         self.window
             .as_mut()
+            // Without a connection nothing is known of the server, and the first batch is what
+            // dials it.
             .is_none_or(|window| window.allows(now, self.batches, self.keys, floor))
     }
 
@@ -263,9 +271,12 @@ impl Pacer {
         if let Some(window) = self
             .window
             .as_mut()
+            // The answer of an old connection says nothing of this line.
             .filter(|window| window.connection == ticket.connection)
         {
             let round_trip = now.saturating_duration_since(ticket.sent);
+            // At most half, because the lag is a mean: where it is greater than the round trip,
+            // nothing would remain, and that would be the least from then on.
             let round_trip = round_trip - self.lag.min(round_trip / 2);
             let is_late = window.is_late(round_trip);
             self.rate.answered(now, ticket, window.least, is_late);
@@ -278,6 +289,7 @@ impl Pacer {
 impl Pacer {
     /// Returns the most that the next batch takes.
     pub(super) fn share(&mut self, waiting: usize) -> Share {
+        // Those under way are the other parts of what the callers have asked.
         let all = waiting + self.checks;
         self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
         // The script reads a key once for all its checks, so those of the same keys leave in two
@@ -340,6 +352,8 @@ impl Pacer {
         }
         let ahead = (waiting + self.checks) as f64;
         let wait = MAY_FALL * ahead / self.rate.checks / 1_000.0;
+        // The count is of all keys whose hashes share a place. A quarter of the queue is not there
+        // by chance.
         let is_of_a_crowd = crowd >= CROWD.max(waiting / 4);
         if wait > most || (wait > most * MOST_OF_ONE_KEY && is_of_a_crowd) {
             self.rate.refuses();

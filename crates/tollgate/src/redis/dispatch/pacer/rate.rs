@@ -1,4 +1,6 @@
-//! How fast the server answers.
+//! The rate at which the server answers, from samples of its answers.
+//! How much may be under way at this rate is limited in `window.rs`; what is refused by it, in
+//! `mod.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +42,7 @@ pub(super) const FASTEST: f64 = 640.0;
 
 pub(super) const SAMPLES: usize = 8;
 
-/// The place of the sample that counts for checks, of those in order. Two others are greater.
+/// The rate of checks is the third greatest of the samples: the two before it may be lucky moments.
 pub(super) const GREATER: usize = 2;
 
 /// The shortest sample, on a line that is no longer.
@@ -75,11 +77,14 @@ impl Rate {
         least: Duration,
         is_late: bool,
     ) {
+        // One answer in time shows that the server had nothing else to do.
         self.is_busy &= is_late;
         self.has_refused = false;
         self.answered.0 += ticket.keys;
         self.answered.1 += ticket.checks;
         let took = now.saturating_duration_since(self.began);
+        // The answers come in waves, one in a round trip. A shorter sample would hold a whole wave
+        // or none.
         if took < least.max(SAMPLE) {
             return;
         }
@@ -95,6 +100,8 @@ impl Rate {
         if self.is_busy {
             (sample.checks, self.limited) = (checks, now);
         } else if sample.checks > 0.0 {
+            // The server was not the limit, so it could have done more: this can raise its rate,
+            // but not lower it.
             sample.checks = sample.checks.max(checks);
         }
         self.next = (self.next + 1) % SAMPLES;
@@ -121,6 +128,7 @@ impl Rate {
     /// Notes that no check waits. `least` is the least round trip.
     pub(super) fn rests(&mut self, least: Duration) {
         self.is_busy = false;
+        // See the theory: both would refuse checks by a rate that is not that of the server.
         if least >= SAMPLE || self.has_refused {
             self.forget();
         }

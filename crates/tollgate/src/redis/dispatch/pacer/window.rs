@@ -1,4 +1,6 @@
-//! How much may be under way.
+//! How much may be under way on one connection: a congestion window, as TCP has one, in keys.
+//! How fast the server answers is measured in `rate.rs`; what leaves in one batch is decided in
+//! `mod.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -75,6 +77,8 @@ impl Window {
         let in_period = Duration::from_nanos((since_epoch.as_nanos() % PERIOD.as_nanos()) as u64);
         Self {
             connection,
+            // What the fastest server needs: too much is taken back within some round trips, and
+            // too little would keep the first callers waiting.
             keys: FLOOR_KEYS + FASTEST * millis(round_trip),
             least: round_trip,
             mean: round_trip.as_secs_f64(),
@@ -84,6 +88,7 @@ impl Window {
             since: now,
             late: 0,
             in_time: 0,
+            // By the clock, so that all processes of the server drain the line together.
             period_ends: now + (PERIOD - in_period),
             drains_since: None,
         }
@@ -94,6 +99,8 @@ impl Window {
         let most_batches = floor + BATCHES_PER_MS * millis(self.least);
         let drains = self.drains_since.is_some_and(|began| now < began + DRAIN);
         let has_room = !drains && (batches as f64) < most_batches && (keys as f64) < self.keys;
+        // With nothing under way there would be no answer, and so nothing that ever raises the
+        // limit.
         let allows = batches == 0 || has_room;
         self.is_limiting |= !allows;
         allows
@@ -121,6 +128,8 @@ impl Window {
     fn measures(&mut self, now: Instant, ticket: Ticket, round_trip: Duration) -> bool {
         if let Some(began) = self.drains_since {
             if ticket.sent >= began + DRAIN {
+                // Also when it has become longer, as by a new route: this is the one place where it
+                // can.
                 self.least = round_trip;
                 self.begin_round_trip(now);
                 self.drains_since = None;
@@ -131,6 +140,7 @@ impl Window {
         }
         if now >= self.period_ends {
             self.drains_since = (self.late > self.in_time).then_some(now);
+            // Periods without an answer are left out, and not made up for.
             let periods =
                 now.saturating_duration_since(self.period_ends).as_nanos() / PERIOD.as_nanos() + 1;
             self.period_ends += PERIOD * u32::try_from(periods).unwrap_or(u32::MAX);
@@ -148,8 +158,10 @@ impl Window {
         }
         let is_new = ticket.sent >= self.since;
         if delay > patience {
-            // Once in a round trip.
+            // Once in a round trip: answers to earlier batches are late for the same reason.
             if is_new {
+                // By the part that is too much, so that a small delay costs little. At most by
+                // half, as in TCP.
                 let excess = (delay - patience).as_secs_f64() / delay.as_secs_f64();
                 self.keys *= 1.0 - excess / 2.0;
             }
