@@ -30,7 +30,7 @@ impl Connect for SignIn {
         };
         Box::pin(async move {
             let Ok(credentials) = provider.newest().await else {
-                // The server refuses this, and the store then tells why there are no credentials.
+                // The server refuses this, and the store then reports why there are no credentials.
                 return connect.connect(config.password("")).await;
             };
             let first = connect.connect(&with(&config, &credentials)).await;

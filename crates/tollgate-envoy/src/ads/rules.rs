@@ -1,6 +1,6 @@
-//! Makes rules of the resources of a control plane.
-//! They become a text in the form of a file, which tollgate-rules reads: the language is not known
-//! twice.
+//! Turns the resources that a control plane has sent into rules.
+//! What a rule means is not decided here: a resource becomes the text of a file, which
+//! tollgate-rules reads.
 
 use prost::Message;
 use prost_types::{Any, ListValue, Struct, Value, value::Kind};

@@ -1,4 +1,4 @@
-//! Reads the documents of a file.
+//! Reads the YAML documents of a gateway: their profiles, their routes, and the bucket of each.
 //! Single filters are read in `filter.rs`, scalars in `values.rs`. What the settings mean together
 //! is decided in `writer.rs`.
 

@@ -213,7 +213,7 @@ impl Verdict {
         self.is_shadowed
     }
 
-    /// Returns the status that header fields tell. `None` when no descriptor has a limit.
+    /// Returns the status that header fields show. `None` when no descriptor has a limit.
     ///
     /// When the request is denied, the last descriptor that denied it has the status. When the
     /// request passes, the descriptor with the fewest units left has it.

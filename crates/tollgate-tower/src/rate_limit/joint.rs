@@ -10,7 +10,7 @@ use tollgate::{
 
 use crate::{charge::Charged, rejection::Reason};
 
-/// Tells a [decider](crate::LimiterSource::from_decider) what its layer asks for: the cost and the
+/// Shows a [decider](crate::LimiterSource::from_decider) what its layer asks for: the cost and the
 /// priority of a request, and the keys whose limits it enforces.
 #[derive(Clone, Debug)]
 pub struct JointCheck {

@@ -1,4 +1,4 @@
-//! The layer: what it answers the skeleton of the middlewares for a request.
+//! The layer and the service that users hold, and how they take part in the skeleton of `gate.rs`.
 //! The steps themselves are in `ask.rs` and `reply.rs`, options in `builder/`.
 
 use std::{

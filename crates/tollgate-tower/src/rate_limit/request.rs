@@ -1,4 +1,4 @@
-//! The state of a request: between two steps, and until its response.
+//! What is known of one request: while it waits for the store, and until its response is written.
 //! What all requests of a layer share is in `limits.rs`.
 
 use std::mem;

@@ -220,7 +220,7 @@ impl<P> LimiterBuilder<P> {
     /// A check names its [customer](crate::Costs::with_customer). The more a customer was admitted
     /// in the last seconds, the lower is the [`Priority`](crate::Priority) of its checks: it leaves
     /// the upper part of the bucket to those who had less. The limit is used in full, and its bound
-    /// holds. A store of several processes tells each about the heaviest customers of the others,
+    /// holds. A store of several processes shows each the heaviest customers of the others,
     /// every second. A check without a customer has the whole burst.
     ///
     /// A policy that belongs to one customer alone is [unranked](crate::Policy::unranked). All

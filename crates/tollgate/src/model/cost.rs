@@ -143,7 +143,7 @@ impl Costs {
     ///
     /// Each policy gives what it has left, until all `units` are covered. When all together have less,
     /// the request is denied, and none gives anything. It is one step, so two callers never spend
-    /// the same unit. [`PolicyState::cost`](crate::limiter::PolicyState::cost) tells what each
+    /// the same unit. [`PolicyState::cost`](crate::limiter::PolicyState::cost) returns what each
     /// policy gave. A commit of less gives back what was spent last first, and one of more is a
     /// debt of the last policy.
     ///

@@ -153,7 +153,7 @@ impl RedisStoreBuilder {
     /// reset or a raised quota in another process may take effect here that much later. The
     /// [`remaining`](crate::limiter::PolicyState::remaining) units are also remembered, although
     /// other requests may have spent them since.
-    /// [`Decision::is_remembered`](crate::Decision::is_remembered) tells such a denial.
+    /// [`Decision::is_remembered`](crate::Decision::is_remembered) shows such a denial.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Does what a store does on its own: counts the processes, shows limits to operators, tells others
-//! who spends much, sets its gauges, and returns units that nobody asks for.
+//! Does what a store does on its own: counts the processes, shows limits to operators, reports to
+//! others who spends much, sets its gauges, and returns units that nobody asks for.
 //! When each of these is due is decided in `store/presence/`; the calls are in `replicas.rs`.
 
 use std::{num::NonZeroU32, sync::Arc};

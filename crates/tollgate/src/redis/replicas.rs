@@ -102,7 +102,7 @@ pub(in crate::redis) async fn count(
     })
 }
 
-/// Tells the report of each group, and returns the lines of the other processes.
+/// Sends the report of each group, and returns the lines of the other processes.
 pub(in crate::redis) async fn tell(
     backend: &Backend,
     reports: &[(ReplicaGroup, String)],

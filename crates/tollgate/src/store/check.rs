@@ -1,4 +1,4 @@
-//! A check: what is asked of a store, until when, and the future of its answer.
+//! A check: what a store is asked to decide, by which deadline, and the future that has its answer.
 //! What a store does with it is in the file of each store; outages are answered in
 //! `limiter/outage/`.
 

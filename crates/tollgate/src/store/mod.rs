@@ -313,10 +313,10 @@ pub trait Store: Send + Sync + 'static {
         }
     }
 
-    /// Tells other processes with limits of this group what the heaviest customers
-    /// [spend](Spending) here, and tells `spending` what they spend there, every second as long as a
-    /// limiter holds a clone of it. By default, without an [inner](Self::inner) store, nobody is
-    /// told.
+    /// Reports to other processes with limits of this group what the heaviest customers
+    /// [spend](Spending) here, and to `spending` what they spend there, every second as long as a
+    /// limiter holds a clone of it. By default, without an [inner](Self::inner) store, nothing
+    /// is reported.
     ///
     /// A [`Limiter`](crate::Limiter) with [fair shares](crate::LimiterBuilder::fair_shares) calls
     /// this once, when a check first names a customer.

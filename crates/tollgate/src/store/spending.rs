@@ -21,8 +21,8 @@ use crate::{Cost, clock::Clock};
 /// The time in which what was spent fades to a third.
 pub(crate) const FADES_IN: Duration = Duration::from_secs(5);
 
-/// The middle of the pause after which a process tells the others and hears them. So all know a
-/// heavy customer after two pauses at the latest.
+/// The middle of the pause after which a process sends its report and reads the others. So all know
+/// a heavy customer after two pauses at the latest.
 pub(crate) const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// The customers that other processes hear of.
@@ -81,7 +81,7 @@ impl Spending {
     pub(crate) fn spent(&self, spender: u64) -> f64 {
         let now = self.now();
         let elsewhere = self.0.others.load().as_ref().map_or(0.0, |heard| {
-            // What is told again in time does not fade: its customer goes on.
+            // What is reported again in time does not fade: its customer goes on.
             let since = now.wrapping_sub(ticks(TOLD_EVERY));
             let units = heard.units.get(&spender).copied().unwrap_or_default();
             faded(units, heard.at, since)
@@ -143,7 +143,7 @@ impl Spending {
         self.0.others.store(Some(Arc::new(Heard { units, at })));
     }
 
-    /// Returns a reference that does not keep the store telling.
+    /// Returns a reference that does not keep the store reporting.
     pub(crate) fn downgrade(&self) -> WeakSpending {
         WeakSpending(Arc::downgrade(&self.0))
     }

@@ -314,7 +314,7 @@ impl Meter for State {
         }
     }
 
-    /// Returns a state that ages as the one with these words. The words do not tell how many
+    /// Returns a state that ages as the one with these words. The words do not show how many
     /// lockouts came before, and nobody asks.
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let [count, closes_us, until_us, forgotten_us] = *words;

@@ -176,7 +176,7 @@ pub(crate) trait Meter: Sized + Clone + Default {
     }
 
     /// Returns the end of the places of a request: two numbers that the refund of the script takes.
-    /// `is_owed` tells whether it left a debt.
+    /// `is_owed` returns whether it left a debt.
     fn end_of(_words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
         None
     }

@@ -146,8 +146,8 @@ impl Bucket {
     /// pace and stays as it is. `None` when it is mended.
     ///
     /// The units return at the rate at which they were stored. So a cost that does not fit is
-    /// admitted at the time that the words tell, and not as this rate says. Without a cost they
-    /// tell of the units that are spent.
+    /// admitted at the time that the words show, and not as this rate says. Without a cost they
+    /// show the units that are spent.
     fn of_other_rate(
         mut self,
         quota: &Quota,

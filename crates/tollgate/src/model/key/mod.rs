@@ -1,6 +1,6 @@
 //! A key: its text, kept in place, its levels and branches, and its hash.
-//! How the key of a state is named in a store is in `store/names.rs`; who the key of a request is,
-//! in tollgate-tower.
+//! How a state is named by its key in a store is in `store/names.rs`; how the key of a request is
+//! found, in tollgate-tower.
 
 mod combined;
 mod parts;

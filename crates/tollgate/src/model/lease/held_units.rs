@@ -1,5 +1,5 @@
-//! The units that a replica holds for one key and one set of policies, with what its calls say of
-//! them.
+//! The units that a replica holds for one key and one set of policies, and the reports about them
+//! that its calls carry.
 //! The table of all keys and its lock are in `redis/leased_units.rs`.
 
 use smallvec::SmallVec;

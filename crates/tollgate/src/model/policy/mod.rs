@@ -393,8 +393,9 @@ impl Policy {
         }
     }
 
-    /// Returns the number that tells by which quota a state was stored: the period of a fixed window
-    /// or of one from the first hit, in microseconds, and the [pace](Quota::pace) of any other.
+    /// Returns the number that shows by which quota a state was stored: the period of a fixed
+    /// window or of one from the first hit, in microseconds, and the [pace](Quota::pace) of any
+    /// other.
     pub(crate) fn number(&self) -> f64 {
         if self.algorithm.is_timed() {
             self.quota.period_us() as f64

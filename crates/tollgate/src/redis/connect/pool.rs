@@ -30,7 +30,7 @@ enum Borrowed {
 }
 
 impl Pool {
-    /// The words for the server. A pool does not tell its address.
+    /// The words for the server. A pool does not show its address.
     pub(super) const SERVER: &str = "the redis server of the pool";
 
     pub(super) async fn lend(&self) -> Result<(MultiplexedConnection, LentConnection), Error> {

@@ -71,7 +71,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// master.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The time in which Sentinels learn of a change from each other: they tell it every two seconds.
+/// The time in which Sentinels learn of a change from each other: they report it every two seconds.
 /// For so long an announcement is believed without asking again.
 const LEARNING: Duration = Duration::from_secs(3);
 
@@ -82,7 +82,7 @@ impl Known {
     ///
     /// An older decision than the known one is not, at first: a Sentinel that was cut off, or that
     /// has not yet heard of a fail-over, names the old master. But Sentinels that lost their files,
-    /// or were told anew what to watch, count their decisions from 0. So an older decision is
+    /// or were configured anew, count their decisions from 0. So an older decision is
     /// believed when `most` of the configured Sentinels answer, and have known nothing newer for
     /// [`LEARNING`]: a fail-over has the votes of most, and they hear of its end within that time.
     /// Even then a connection to `current` that works is not given up for another master.

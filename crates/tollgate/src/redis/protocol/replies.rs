@@ -88,7 +88,7 @@ pub(in crate::redis) struct ReplyScanner {
 /// The part of a value that comes next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The byte that tells what kind of value it is.
+    /// The byte that shows what kind of value it is.
     Kind,
     /// The rest of the first line. The number in it is read where it is a length.
     Line {

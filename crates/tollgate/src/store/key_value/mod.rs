@@ -91,7 +91,7 @@ use crate::Error;
 /// - **Expiry.** A value may be removed when its time has come, and not before. A value that has
 ///   expired and is still there does no harm.
 /// - **Durability.** What was written before a crash and is lost gives its units a second time.
-/// - **Errors** have the [kind](crate::ErrorKind) that tells a limiter's [`Outage`](crate::Outage)
+/// - **Errors** have the [kind](crate::ErrorKind) that shows a limiter's [`Outage`](crate::Outage)
 ///   what happened: for example [`ConnectionRefused`](crate::ErrorKind::ConnectionRefused), or
 ///   [`ConnectionLost`](crate::ErrorKind::ConnectionLost) when it is not known whether something
 ///   was written. A message contains no key and no secret.

@@ -38,7 +38,7 @@ use crate::{
 /// | [leased](crate::Policy::leased) policies | no limiter of them [is built](crate::LimiterBuilder::try_build) |
 /// | [counted replicas](crate::limiter::Replicas::Counted) | of a [shared](KeyValueStore::shared) store; otherwise an outage divides by no number |
 /// | [published](crate::LimiterBuilder::published) limits, shares set by operators | of a shared store: in the values `{replicas}:limits` and `{replicas}:shares`, a line for each limiter |
-/// | [fair shares](crate::LimiterBuilder::fair_shares) | yes; the processes of a shared store tell each other who spends much |
+/// | [fair shares](crate::LimiterBuilder::fair_shares) | yes; the processes of a shared store report to each other who spends much |
 /// | circuit breaker | yes: a store that is away is not asked until [`ping`](KeyValue::ping) succeeds |
 /// | remembered denials | of a shared store |
 ///

@@ -1,4 +1,4 @@
-//! Processes tell each other what the customers of their limiters spend.
+//! Processes report to each other what the customers of their limiters spend.
 //! What is measured is in `store/spending.rs`, and the call is made by each store.
 
 use super::{counter::Complaints, held};
@@ -8,7 +8,7 @@ use crate::{
     store::{ReplicaGroup, Spending, WeakSpending},
 };
 
-/// Keeps what is told, as long as a limiter holds it.
+/// Keeps what is reported, as long as a limiter holds it.
 #[derive(Default)]
 pub(crate) struct Exchange {
     added: Lock<Vec<(ReplicaGroup, WeakSpending)>>,
@@ -16,7 +16,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Tells this from now on.
+    /// Reports this from now on.
     pub(crate) fn add(&self, group: ReplicaGroup, spending: &Spending) {
         self.added.lock().push((group, spending.downgrade()));
     }
@@ -43,7 +43,7 @@ impl Exchange {
         reports
     }
 
-    /// Tells these reports by a call, and hears what the others report for each. What was heard
+    /// Sends these reports by a call, and reads what the others report for each. What was heard
     /// before a failed call fades.
     pub(crate) async fn tell(
         &self,

@@ -43,7 +43,7 @@ pub(crate) trait Present: Send + Sync + 'static {
         limits: &[Publication],
     ) -> impl Future<Output = Result<Vec<Share>, Error>> + Send;
 
-    /// Tells the report of each group, and returns what the other processes report.
+    /// Sends the report of each group, and returns what the other processes report.
     fn tell(
         self: &Arc<Self>,
         reports: &[(ReplicaGroup, String)],
@@ -118,7 +118,7 @@ impl Presence {
         self.start(store, PRESENT | NOW);
     }
 
-    /// Tells other processes what customers spend from now on.
+    /// Reports to other processes what customers spend from now on.
     pub(crate) fn exchange<S: Present>(
         &self,
         store: &Arc<S>,

@@ -109,7 +109,7 @@ fn units_that_were_reported_are_not_exchanged_for_those_of_a_later_decision() {
     assert_eq!(units.held(3), 9);
 }
 
-/// The server's clock goes back, or a reply that was long under way tells a time that has passed.
+/// The server's clock goes back, or a reply that was long under way has a time that has passed.
 #[test]
 fn times_of_decisions_that_go_back_show_no_reported_unit_as_unreported() {
     let mut units = HeldUnits::default();

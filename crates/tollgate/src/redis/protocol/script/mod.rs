@@ -155,7 +155,7 @@ impl Script {
         &SCRIPT
     }
 
-    /// Returns the script by which processes tell each other who spends much.
+    /// Returns the script by which processes report to each other who spends much.
     pub(crate) fn spending() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SPENDING.to_owned()));
         &SCRIPT
