@@ -9,10 +9,10 @@
 // users' tests are in `test_util/`.
 
 pub use crate::{
-    model::{
-        charge::{Charge, ChargeRef},
+    model::charge::{Charge, ChargeRef},
+    redis::{
         lease::{Grant, HeldUnits, Report, Stamp, Stamps},
-        shape::{Script, Shape},
+        protocol::{Script, ScriptsOf, Shape},
     },
     store::{memory::lockless::Lockless, permits::PermitState},
 };

@@ -23,8 +23,6 @@ pub(crate) mod priority;
 pub(crate) mod quota;
 #[cfg(feature = "serde")]
 mod serde;
-#[cfg(feature = "redis")]
-pub(crate) mod shape;
 
 pub use algorithm::Algorithm;
 #[cfg(feature = "calendar")]

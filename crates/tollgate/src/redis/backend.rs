@@ -17,9 +17,9 @@ use super::{
     cluster::Cluster,
     deny_cache::{DenyCache, Epoch, KeyHash},
     dispatch::{CheckRequest, PendingCheck, Sender, StoreConfig},
-    leased_units::{Holder, LeaseCall, LeasedUnits},
+    lease::{Holder, LeaseCall, LeasedUnits},
     protocol::{
-        self, Script,
+        self, Script, ScriptsOf,
         hash_slot::{self, unused_key},
     },
     server::{Call, Server},

@@ -26,7 +26,7 @@ mod connect;
 mod diagnosis;
 mod dispatch;
 mod housekeeping;
-mod leased_units;
+pub(crate) mod lease;
 mod metrics;
 pub(crate) mod protocol;
 mod replicas;

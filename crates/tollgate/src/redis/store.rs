@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::{
     backend::Backend,
     housekeeping::Inner,
-    leased_units::LeaseCall,
-    protocol::{self, Script},
+    lease::LeaseCall,
+    protocol::{self, Script, ScriptsOf},
     server::Server,
 };
 use crate::{
@@ -482,7 +482,7 @@ mod tests {
     use crate::{
         Lease, MemoryStore, Policy, Quota,
         clock::Clock,
-        model::lease::{Grant, Stamp},
+        redis::lease::{Grant, Stamp},
     };
 
     #[test]

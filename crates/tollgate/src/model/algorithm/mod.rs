@@ -28,7 +28,8 @@
 //!    The bound that the laws check is a row of `bound` in `tests/support/src/policies.rs`.
 //! 2. The script: `scripts/NAME.lua`, with the header that the others have, and the sections that
 //!    `shared.lua` has not. `CONTRIBUTING.md` says how to bless it.
-//! 3. The row below, and `mod NAME;` above it. Scripts, rules, command, laws and streams read it.
+//! 3. The row below, and `mod NAME;` above it, which rules, command, laws and streams read. The
+//!    line of the script in `redis/protocol/script/sources.rs`.
 //! 4. The constructor in `model/policy/constructors.rs`, with an example that asserts.
 //! 5. The documents: `docs/algorithms.md`, the tables of the guide and of `scripts/README.md`, a
 //!    picture of the traffic in `tests/tests/scripts/pictures.rs`, and `CHANGELOG.md`, also under
@@ -72,7 +73,6 @@ use meter::Meter;
 pub(crate) use meter::Refund;
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::Settled;
-pub(crate) use table::source;
 use table::{Facts, Row};
 pub(crate) use table::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers, unspent};
 pub(crate) use table::{args, ceiling_args, later, lowered, most_spent};
@@ -136,7 +136,7 @@ table! { $
     #[doc(alias = "burst fill")]
     #[doc(alias = "refill at intervals")]
     IntervalBucket => interval_bucket, "i1",
-        Facts { ceiling: &["ceiling", "ceiling_wait"], ..Facts::BUCKET };
+        Facts::BUCKET;
 
     /// Queues up to b units and releases one unit every W/n.
     ///
@@ -171,7 +171,6 @@ table! { $
         anchor: Option<crate::Anchor> = None,
     } => calendar_window, "c1",
         Facts {
-            args: &["amount", "before", "begin", "close", "after"],
             parse: Some(calendar_window::parse),
             ..Facts::WINDOW
         };
@@ -204,7 +203,6 @@ table! { $
     } => sliding_buckets, "b1",
         Facts {
             words: 4,
-            args: &["amount", "width", "buckets"],
             parse: Some(sliding_buckets::parse),
             ..Facts::WINDOW
         };
@@ -232,7 +230,6 @@ table! { $
     } => lockout, "k1",
         Facts {
             words: 4,
-            args: &["amount", "period", "lock", "longest"],
             is_leasable: false,
             parse: Some(lockout::parse),
             ..Facts::WINDOW

@@ -11,17 +11,6 @@ use crate::{
     model::{charge::Ask, quota::Span},
 };
 
-/// Includes one source file. Fails to compile when the file does not begin with its header: then a
-/// link was packed instead of the file.
-macro_rules! source {
-    ($($name:tt)+) => {{
-        const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/", $($name)+, ".lua"));
-        const { assert!(TEXT.as_bytes()[0] == b'-' && TEXT.as_bytes()[1] == b'-') };
-        TEXT
-    }};
-}
-pub(crate) use source;
-
 /// Reads an algorithm from its whole text, and from what follows its name.
 type Parse = fn(&str, &str) -> Result<Algorithm, Error>;
 
@@ -30,12 +19,6 @@ type Parse = fn(&str, &str) -> Result<Algorithm, Error>;
 pub(crate) struct Facts {
     /// The number of words of a level.
     pub(crate) words: usize,
-    /// The names of the numbers of a policy in the script.
-    pub(crate) args: &'static [&'static str],
-    /// The names of the numbers of a ceiling in the script.
-    pub(crate) ceiling: &'static [&'static str],
-    /// The name of the number that is the ceiling of every other request.
-    pub(crate) top: &'static str,
     /// The quota may have a burst that differs from its amount.
     pub(crate) has_burst: bool,
     /// Units return one by one, so that n per W and 2n per 2W are the same rate.
@@ -60,9 +43,6 @@ impl Facts {
     /// A window, from which the others differ.
     pub(super) const WINDOW: Self = Self {
         words: 2,
-        args: &["amount", "period"],
-        ceiling: &["ceiling"],
-        top: "amount",
         has_burst: false,
         is_continuous: false,
         is_queue: false,
@@ -74,16 +54,12 @@ impl Facts {
     };
 
     pub(super) const BUCKET: Self = Self {
-        args: &["amount", "period", "burst"],
         has_burst: true,
-        top: "burst",
         ..Self::WINDOW
     };
 
     /// A [`Bucket`](super::leaky_bucket::Bucket).
     pub(super) const VIRTUAL: Self = Self {
-        ceiling: &["ceiling", "ceiling_part"],
-        top: "top",
         is_continuous: true,
         is_queued: true,
         ..Self::BUCKET
@@ -97,8 +73,6 @@ pub(crate) struct Row {
     pub(crate) place: u64,
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,
-    /// The text of the script.
-    pub(crate) source: &'static str,
     /// The algorithm, with arguments that serve as an example.
     pub(crate) sample: Algorithm,
     pub(crate) facts: Facts,
@@ -175,7 +149,6 @@ macro_rules! table {
                                 place: Place::$Variant as u64,
                                 name: stringify!($file),
                                 tag: $tag,
-                                source: source!(stringify!($file)),
                                 sample: Self::$Variant $({ $($field: $sample),+ })?,
                                 facts: $facts,
                             }

@@ -1,39 +1,176 @@
-//! Leases: units of a shared limit that a replica takes in advance and spends in process.
-//!
-//! The rule: **outstanding units count as used at every instant**. Outstanding units are those that
-//! were granted and not yet reported. They are charged to the state of the algorithm when the
-//! replica reports them, at the time of the report, or when they lapse, at the end of the
-//! generation after the one of the grant. A unit is therefore counted from its grant on, and for at
-//! least as long as a unit of a direct check. The bound of every algorithm holds unchanged.
-//!
-//! | file | side | purpose |
-//! |---|---|---|
-//! | `terms.rs` | both | [`Lease`]: the length of a generation, and the share of the burst that may be outstanding |
-//! | `held_units.rs` | replica | the units that a replica holds for one key, and the reports and grants of its calls |
-//! | `demand.rs` | replica | the number of units that a replica asks for |
-//!
-//! All functions are pure: the time is an argument. What the script does at the server is also a
-//! pure function, in `tests/support/src/leases`. `tests/tests/laws/leases.rs` runs both sides
-//! under random schedules.
-//! Calls and locks are not here but in `redis/leased_units.rs`.
+//! The terms on which a policy is leased, as users set them, and the conditions that they must
+//! meet.
+//! What a replica does on these terms is in `redis/lease/`.
 
-#![cfg_attr(
-    not(feature = "testing"),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        reason = "the feature makes all of it public"
-    )
-)]
+use std::time::Duration;
 
-mod demand;
-mod held_units;
-mod terms;
+use crate::{Algorithm, Error, Quota, model::policy::Terms};
+
+/// The terms on which replicas take units of a policy in advance: see [`Policy::leased`].
+///
+/// A replica of the service that asks for a key often takes some of its units in advance, and
+/// spends them in process. Most of its checks then need no trip to the store. Units that a replica
+/// has been granted and has not reported as spent are *outstanding*. They count as used, so the
+/// bound of the algorithm holds unchanged.
+///
+/// Time is divided into *generations*. Outstanding units lapse at the end of the generation after
+/// the one in which they were granted.
+///
+/// [`Policy::leased`]: crate::Policy::leased
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Lease, Policy, Quota};
+///
+/// const TERMS: Lease = Lease::new().generation(Duration::from_secs(2)).share(16);
+/// const HOT: Policy = Policy::token_bucket("hot", Quota::per_second(10_000)).leased(TERMS);
+/// assert_eq!(HOT.lease(), Some(TERMS));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    generation: Duration,
+    share: u8,
+}
+
+/// The shortest and the longest generation, in milliseconds.
+const GENERATION_MS: [u128; 2] = [100, 60_000];
+
+/// The least number of units that all replicas together may hold. With fewer, hardly a trip is
+/// saved.
+const LEAST_UNITS: u64 = 8;
+
+/// The condition that the terms of a policy do not meet.
+#[derive(Clone, Copy)]
+pub(crate) struct Unmet {
+    pub(crate) text: &'static str,
+    of: Field,
+}
+
+/// Selects the value that an error shows.
+#[derive(Clone, Copy)]
+enum Field {
+    Generation,
+    Share,
+    Algorithm,
+    Burst,
+}
+
+impl Lease {
+    /// Creates the default terms: generations of 5 s, and at most one eighth of the burst
+    /// outstanding.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            generation: Duration::from_secs(5),
+            share: 8,
+        }
+    }
+
+    /// Sets the length of a generation, 100 ms to 60 s in whole milliseconds. 5 s by default.
+    ///
+    /// Granted units lapse after one to two generations. A longer generation saves more trips for
+    /// keys of a low rate. But after a crash of a replica, the units that it held count as used for
+    /// longer.
+    #[must_use]
+    pub const fn generation(mut self, generation: Duration) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Limits the outstanding units of a key to one `share`-th of the burst: `share(8)`, the
+    /// default, is one eighth.
+    ///
+    /// A replica that crashes withholds at most this share of the burst, until the units lapse.
+    /// When the server's clock steps forward, or a fail-over loses the state, at most this share is
+    /// admitted in addition.
+    #[must_use]
+    pub const fn share(mut self, share: u8) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// Returns the length of a generation.
+    #[must_use]
+    pub const fn length(self) -> Duration {
+        self.generation
+    }
+
+    /// Returns how many units of a policy with this quota may be outstanding at the same time.
+    #[must_use]
+    pub const fn most(self, quota: &Quota) -> u64 {
+        quota.burst() / self.share as u64
+    }
+
+    /// Returns the part of the burst that may be outstanding: 8 for one eighth.
+    pub(crate) const fn divisor(self) -> u8 {
+        self.share
+    }
+
+    /// Returns the length of a generation in microseconds.
+    pub(crate) const fn generation_us(self) -> u64 {
+        self.generation.as_micros() as u64
+    }
+
+    /// Tests whether a policy may have these terms.
+    pub(crate) const fn checked(self, algorithm: Algorithm, quota: &Quota) -> Result<Terms, Unmet> {
+        let ms = self.generation.as_millis();
+        let is_whole = self.generation.subsec_nanos().is_multiple_of(1_000_000);
+        let (text, of) = if ms < GENERATION_MS[0] || ms > GENERATION_MS[1] || !is_whole {
+            (
+                "lease generation must be 100 ms to 60 s, in whole milliseconds",
+                Field::Generation,
+            )
+        } else if self.share == 0 {
+            (
+                "lease share must be at least 1: one share-th of the burst may be outstanding",
+                Field::Share,
+            )
+        } else if algorithm.is_queue() {
+            (
+                "a leaky bucket cannot be leased: a leased unit has no place in its queue",
+                Field::Algorithm,
+            )
+        } else if !algorithm.is_leasable() {
+            (
+                "a lockout cannot be leased: it has no units to give away",
+                Field::Algorithm,
+            )
+        } else if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {
+            (
+                "lease share of the burst must be at least 8 units",
+                Field::Burst,
+            )
+        } else {
+            return Ok(Terms::new(ms as u16, self.share));
+        };
+        Err(Unmet { text, of })
+    }
+}
+
+impl Default for Lease {
+    /// Returns [`Lease::new`].
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Unmet {
+    /// Returns the error, which names the refused value.
+    #[cold]
+    pub(crate) fn error(self, lease: Lease, name: &str, quota: &Quota) -> Error {
+        let text = self.text;
+        Error::config(match self.of {
+            Field::Generation => format!("{text}, got {:?} in policy {name}", lease.generation),
+            Field::Share => format!("{text}, got 0 in policy {name}"),
+            Field::Algorithm => format!("{text}, in policy {name}"),
+            Field::Burst => format!(
+                "{text}, got {} (1/{} of {quota:?}) in policy {name}",
+                lease.most(quota),
+                lease.share
+            ),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests;
-
-pub(crate) use demand::Demand;
-pub(crate) use held_units::LeaseCounts;
-pub use held_units::{Grant, HeldUnits, Report, Stamp, Stamps};
-pub use terms::Lease;

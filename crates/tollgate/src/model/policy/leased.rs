@@ -1,5 +1,5 @@
 //! Sets the terms on which a policy is leased.
-//! The terms and their conditions are in `model/lease/terms.rs`.
+//! The terms and their conditions are in `model/lease/mod.rs`.
 
 use super::Policy;
 use crate::{Error, Lease};

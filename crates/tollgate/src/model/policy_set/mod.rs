@@ -1,22 +1,22 @@
 //! Policies that are checked together, and what can be known of them before a check.
 //! One policy is in `model/policy/`. How a set is charged is in `store/step.rs` and in the scripts.
 
-#[cfg(feature = "redis")]
-use std::sync::OnceLock;
+mod derived;
+
 use std::{
     fmt,
     hash::{Hash, Hasher},
     num::NonZeroU32,
     ops::Deref,
     slice,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use arc_swap::ArcSwapOption;
 use smallvec::SmallVec;
 
-#[cfg(feature = "redis")]
-use crate::model::shape::Shape;
+pub(crate) use derived::Derived;
+
 use crate::{
     Cost, Error, ErrorKind, Key, Policy,
     model::{
@@ -45,7 +45,7 @@ use crate::{
 pub struct PolicySet(Arc<Set>);
 
 /// Keeps what a set needs beside its policies. A service may have a set for each of its tenants, so
-/// all that sets have in common is in their [`Shape`]. A set of one policy is two allocations: 72
+/// sets share what a store [derives](Derived) from their algorithms. A set of one policy is two allocations: 72
 /// bytes for the set and 88 for the policy. With the 8 bytes that an allocator adds, both are a
 /// multiple of 16, so that a further word in one of them takes 16 bytes.
 struct Set {
@@ -62,9 +62,8 @@ struct Set {
     is_tagged: bool,
     /// The replies of a check and of a batch leave out the second word of a single bucket.
     is_short: bool,
-    /// The shape of this set, looked up at the first call to a Redis server.
-    #[cfg(feature = "redis")]
-    shape: OnceLock<Arc<Shape>>,
+    /// What a store derives from this set, at its first call.
+    derived: OnceLock<Arc<Derived>>,
     /// The share of one replica, computed by the first check in an outage.
     share: ArcSwapOption<Share>,
 }
@@ -221,11 +220,14 @@ impl PolicySet {
         self.iter().filter(move |policy| policy.reach() == reach)
     }
 
-    /// Returns the shape: what this set shares with all sets of the same algorithms.
-    #[cfg(feature = "redis")]
+    /// Returns what a store has derived from the set. `derive` is called for the first kind of
+    /// store that asks.
     #[inline]
-    pub(crate) fn shape(&self) -> &Arc<Shape> {
-        self.0.shape.get_or_init(|| Shape::of(self.shared()))
+    pub(crate) fn derived(
+        &self,
+        derive: impl FnOnce(&[Arc<Policy>]) -> Arc<Derived>,
+    ) -> &Arc<Derived> {
+        self.0.derived.get_or_init(|| derive(self.shared()))
     }
 
     /// Returns `true` when a policy is a sliding log, so that a check has a tag.
@@ -274,8 +276,7 @@ impl PolicySet {
                 .any(|policy| policy.algorithm().facts().is_tagged),
             is_short: matches!(&*policies, [alone] if alone.is_short()),
             policies,
-            #[cfg(feature = "redis")]
-            shape: OnceLock::new(),
+            derived: OnceLock::new(),
             share: ArcSwapOption::empty(),
         }))
     }

@@ -9,7 +9,7 @@ use crate::{
     Cost, Decision, Error, Key, Policy, PolicySet, Quota,
     model::charge::{Charge, ChargeRef},
     redis::{
-        protocol::{self, MixedArgs, Script},
+        protocol::{self, MixedArgs, Script, ScriptsOf},
         replicas,
         server::Server,
     },

@@ -1,5 +1,5 @@
 //! The series of leased units, with the feature `metrics`.
-//! What is counted comes from `leased_units.rs`.
+//! What is counted comes from `redis/lease/leased_units.rs`.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 

@@ -11,8 +11,8 @@ use crate::{
         algorithm::{PolicyLevel, most_spent, unspent},
         charge::ChargeRef,
         decision::PolicyLevels,
-        lease::{Grant, Report, Stamp},
     },
+    redis::lease::{Grant, Report, Stamp},
 };
 
 /// The size of a double.
@@ -21,7 +21,7 @@ const DOUBLE: usize = size_of::<f64>();
 /// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs
 /// of checks at costs of their own.
 ///
-/// All policy sets must have one [`Shape`](crate::model::shape::Shape). The runs of a subject are
+/// All policy sets must have one [`Shape`](super::script::Shape). The runs of a subject are
 /// given in the order in which its checks came, at least one, and exactly one if a policy is a
 /// sliding log.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ use crate::{
         decision::PolicyLevels,
         quota::MAX_EXACT,
     },
+    redis::protocol::ScriptsOf,
 };
 
 /// The numbers of a call as doubles, with room for a few policies.

@@ -21,5 +21,5 @@ pub use other_calls::{
     entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement,
 };
 pub(in crate::redis) use replies::{ReplyBound, ReplyScanner};
-pub(crate) use script::Script;
+pub use script::{Script, ScriptsOf, Shape};
 pub(in crate::redis) use script_error::unwrapped;

@@ -20,8 +20,8 @@ use crate::{
     random,
     redis::{
         connect::Connection,
-        leased_units::LeaseCall,
-        protocol::{BatchReply, MixedArgs, Outcome, Script, hash_slot},
+        lease::LeaseCall,
+        protocol::{BatchReply, MixedArgs, Outcome, Script, ScriptsOf, hash_slot},
         server::{Call, CallError, CallResult, Sent, Server},
     },
 };

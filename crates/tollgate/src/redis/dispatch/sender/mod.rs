@@ -29,8 +29,8 @@ use crate::{
     redis::{
         connect::{Connection, Numbered, SharedConnection},
         deny_cache::{DenyCache, Epoch, KeyHash},
-        leased_units::{LeaseCall, LeasedUnits},
-        protocol::{self, Script},
+        lease::{LeaseCall, LeasedUnits},
+        protocol::{self, Script, ScriptsOf},
         server::{Awaited, Call, CallError, Sent, Server, ServerConfig},
         sync::MutexGuard,
     },

@@ -31,8 +31,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use super::{COMMIT, REFUND, parts::Part};
-use crate::model::algorithm::source;
+use super::{COMMIT, REFUND, parts::Part, sources::source};
 
 const ARGUMENTS: &str = source!("arguments");
 const CORRECT: &str = source!("correct");

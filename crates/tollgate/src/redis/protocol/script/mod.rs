@@ -10,20 +10,18 @@
 
 mod assembler;
 mod parts;
+mod shape;
+mod sources;
 
 use std::sync::LazyLock;
 
-pub(crate) use crate::model::shape::Script;
-use crate::{
-    Algorithm,
-    model::{
-        algorithm::source,
-        shape::{Purpose, Shape},
-    },
-};
+use crate::Algorithm;
 use assembler::Frame;
 pub(crate) use parts::Form;
 use parts::{Part, part};
+use shape::Purpose;
+pub use shape::{Script, ScriptsOf, Shape};
+use sources::source;
 
 const CHECK: &str = source!("check");
 const LOOK: &str = source!("look");

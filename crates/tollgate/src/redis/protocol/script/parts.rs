@@ -2,10 +2,8 @@
 //! What an algorithm is called and how many numbers it has comes from its row in
 //! `model/algorithm/mod.rs`.
 
-use crate::{
-    Algorithm,
-    model::{algorithm::ROWS, policy::LEASED_WORDS},
-};
+use super::sources::Source;
+use crate::{Algorithm, model::policy::LEASED_WORDS};
 
 const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
 
@@ -72,15 +70,15 @@ pub(crate) enum Form {
 
 /// Describes the algorithm of a policy, which may be the only one of the set.
 pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
-    let (row, facts) = (algorithm.row(), algorithm.facts());
+    let (source, facts) = (Source::of(algorithm), algorithm.facts());
     let leased = form == Form::Leased;
     Part {
-        source: row.source,
-        like: row
-            .source
+        source: source.text,
+        like: source
+            .text
             .split_once("\n--@ like ")
-            .map(|(_, name)| named(name.trim_end())),
-        args: facts.args,
+            .map(|(_, name)| Source::named(name.trim_end()).text),
+        args: source.args,
         // The last word of a leased policy is the time until missing units have lapsed, unless its
         // words are times already.
         words: if leased { LEASED_WORDS } else { facts.words },
@@ -94,17 +92,10 @@ pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
         is_queued: algorithm.is_queued(form == Form::Capped),
         leased,
         ceiling: if form == Form::Capped {
-            facts.ceiling
+            source.ceiling
         } else {
             &[]
         },
-        top: facts.top,
+        top: source.top,
     }
-}
-
-/// Returns the file of an algorithm that a `like` line names.
-fn named(name: &str) -> &'static str {
-    let row = ROWS.iter().find(|row| row.name == name);
-    row.unwrap_or_else(|| unreachable!("a script names a file that does not exist: {name}"))
-        .source
 }

@@ -1,14 +1,12 @@
-//! What all sets with the same algorithms have in common, once in the process: above all their
-//! scripts.
-//! The text of a script is assembled in `redis/protocol/script/`. Names and quotas are no part of a
-//! shape.
+//! What all policy sets with the same algorithms have in common: their scripts. The text of a
+//! script comes from `assembler.rs`, and its arguments from `protocol/check.rs`.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock, Weak},
 };
 
-use crate::{Algorithm, Policy, lock::Lock};
+use crate::{Algorithm, Policy, PolicySet, lock::Lock, model::policy_set::Derived};
 
 /// Keeps what all policy sets with the same algorithms in the same order have in common, and the
 /// scripts that a store on a server derives from it.
@@ -69,7 +67,27 @@ pub(crate) struct ShapeId(u64);
 /// The bit of leased policies, above the bits of eight algorithms.
 const LEASED: u64 = 1 << 32;
 
-static SHAPES: Lock<BTreeMap<ShapeId, Weak<Shape>>> = Lock::new(BTreeMap::new());
+static SHAPES: Lock<BTreeMap<ShapeId, Weak<Derived>>> = Lock::new(BTreeMap::new());
+
+/// The shapes of sets whose place for them is taken. They are never removed: there are as many as
+/// lists of algorithms, and few programs use one set with two kinds of store.
+static KEPT: Lock<BTreeMap<ShapeId, &'static Derived>> = Lock::new(BTreeMap::new());
+
+/// Finds the scripts of a set of policies.
+pub trait ScriptsOf {
+    /// Returns the shape: what this set shares with all sets of the same algorithms.
+    fn shape(&self) -> &Shape;
+}
+
+impl ScriptsOf for PolicySet {
+    #[inline]
+    fn shape(&self) -> &Shape {
+        match self.derived(Shape::of).get() {
+            Some(shape) => shape,
+            None => Shape::kept(self.shared()),
+        }
+    }
+}
 
 impl ShapeId {
     /// Returns the name of the shape of `policies`. No algorithm has the number zero, so that sets
@@ -96,15 +114,26 @@ impl ShapeId {
 
 impl Shape {
     /// Returns the shape of `policies`: the one that is in use, or a new one.
-    pub(crate) fn of(policies: &[Arc<Policy>]) -> Arc<Self> {
+    fn of(policies: &[Arc<Policy>]) -> Arc<Derived> {
         let id = ShapeId::of(policies);
         let mut shapes = SHAPES.lock();
         if let Some(shape) = shapes.get(&id).and_then(Weak::upgrade) {
             return shape;
         }
-        let shape = Arc::new(Self::new(id, policies));
+        let shape = Derived::new(Self::new(id, policies));
         shapes.insert(id, Arc::downgrade(&shape));
         shape
+    }
+
+    /// Returns the shape of policies whose set keeps what another kind of store derives.
+    #[cold]
+    fn kept(policies: &[Arc<Policy>]) -> &'static Self {
+        let shape = Self::of(policies);
+        let mut kept = KEPT.lock();
+        let kept = kept
+            .entry(ShapeId::of(policies))
+            .or_insert_with(|| Box::leak(Box::new(shape)));
+        kept.get().expect("nothing else is kept")
     }
 
     fn new(id: ShapeId, policies: &[Arc<Policy>]) -> Self {
@@ -178,7 +207,7 @@ impl Drop for Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PolicySet, Quota};
+    use crate::Quota;
 
     fn set(algorithms: &[Algorithm]) -> PolicySet {
         let quota = Quota::per_second(5);
@@ -207,6 +236,15 @@ mod tests {
                 .get(&id)
                 .is_some_and(|shape| shape.strong_count() == 1)
         );
-        assert!(Arc::ptr_eq(set(&list).shape(), kept.shape()));
+        assert!(std::ptr::eq(set(&list).shape(), kept.shape()));
+    }
+
+    /// Whether a set was used with another kind of store before makes no difference.
+    #[test]
+    fn a_set_whose_place_is_taken_has_the_same_shape() {
+        let list = [Algorithm::SlidingWindow, Algorithm::SlidingLog];
+        let (taken, free) = (set(&list), set(&list));
+        let _ = taken.derived(|_| Derived::new("another store"));
+        assert!(std::ptr::eq(taken.shape(), free.shape()));
     }
 }

@@ -1,5 +1,12 @@
 use super::*;
-use crate::model::policy::Terms;
+use crate::Policy;
+
+const TERMS: Lease = Lease::new().generation(Duration::from_millis(500)).share(4);
+
+fn bucket() -> Policy {
+    let quota = Quota::new(100, Duration::from_secs(1));
+    Policy::token_bucket("p", quota).leased(TERMS)
+}
 
 #[test]
 fn wrong_terms_are_refused_with_their_numbers() {

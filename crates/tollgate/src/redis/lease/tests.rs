@@ -1,4 +1,12 @@
-use super::*;
+use std::time::Duration;
+
+use super::{
+    demand::Demand,
+    held_units::{Grant, HeldUnits, Report, Stamp},
+};
+use crate::Lease;
+
+const TERMS: Lease = Lease::new().generation(Duration::from_millis(500)).share(4);
 
 fn grant(generation: u64, units: u64, life_us: u64) -> Grant {
     Grant {

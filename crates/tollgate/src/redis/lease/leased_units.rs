@@ -1,5 +1,5 @@
 //! The units that this process was granted, so that most checks of a leased key need no call.
-//! What a grant is, and what a replica may do with it, is in `model/lease/`.
+//! What a grant is, and what a replica may do with it, is in `held_units.rs`.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,11 @@ use crate::{
         algorithm::lowered,
         charge::{Charge, ChargeRef},
         decision::PolicyLevels,
-        lease::{Demand, Grant, HeldUnits, LeaseCounts, Report},
+    },
+    redis::lease::{
+        counts::LeaseCounts,
+        demand::Demand,
+        held_units::{Grant, HeldUnits, Report},
     },
     store::{Check, CheckFuture},
 };
@@ -537,7 +541,7 @@ mod charges_tests {
 #[cfg(test)]
 mod refunds_tests {
     use super::*;
-    use crate::{Algorithm, MemoryStore, Policy, Quota, model::lease::Stamp};
+    use crate::{Algorithm, MemoryStore, Policy, Quota, redis::lease::Stamp};
 
     /// The units of one key, and a clock that is also that of the server.
     struct Bench {
