@@ -26,6 +26,7 @@
 //!         descriptors:
 //!           - key: route
 //!             value: /export*
+//!             share_threshold: true   # one counter for all that match: a client may add any suffix
 //!             rate_limit: {limits: [{quota: 1/s}, {quota: 20/h}]}
 //!     ",
 //!     Format::Yaml,
@@ -76,7 +77,7 @@
 //! | `shadow_mode` | descriptor | requests over the limit pass and are counted |
 //! | `enforce` + | descriptor | the share of the keys for which the limit is in force, as in `25%`; the others are in shadow mode |
 //! | `quota_mode` | descriptor | the limit denies only together with all other quotas of the request |
-//! | `share_threshold` | descriptor | all values that match the pattern share one counter |
+//! | `share_threshold` | descriptor | `true`: all values that match the pattern share one counter; otherwise each has its own, and **a client that can choose the value has no limit** |
 //! | `detailed_metric`, `value_to_metric` | descriptor | adds values of requests to the names of [metrics](Match::metric_name) |
 //! | `metadata` | descriptor | any fields, returned for requests that pass |
 //! | `prefix_v6` + | descriptor | the bits of an IPv6 address that have one counter, 32 to 128 |
@@ -86,9 +87,9 @@
 //! | `unit`, `requests_per_unit` | limit | an amount for each window: see [`Unit`]; 0 denies every request |
 //! | `unlimited` | limit | nothing is counted |
 //! | `name`, `replaces` | limit | where this limit is enforced for a request, the limits named in `replaces` do not apply |
-//! | `quota` + | limit | an amount, a period and a burst, as in `100/10m burst 20`: see [`Quota`](tollgate::Quota) |
+//! | `quota` + | limit | an amount and a period, with a burst or without, as in `100/10m burst 20`: see [`Quota`](tollgate::Quota) |
 //! | `window` + | limit | any period in place of `unit`, as in `10m` |
-//! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
+//! | `burst` + | limit | the units that can be spent at once, which may also stand in `quota`; the limit is a token bucket then, also where they are as many as the amount |
 //! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
 //! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
 //! | `begins` + | limit | beside `time_zone`: the local time at which a period begins, as in `2026-01-17T09:30`; with `window: 30d` in place of `unit` every 30 days |
@@ -215,7 +216,7 @@ mod unit;
 mod verdict;
 
 #[cfg(feature = "http")]
-pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch};
+pub use actions::{Actions, ClientIp, Descriptors, HeaderMatch, RequestPart};
 
 pub use compat::Compat;
 pub use compile::RuleSetBuilder;

@@ -56,6 +56,9 @@ pub enum RuleWarningKind {
     NeverSelected,
     /// A rule has no limit and no descriptors, and is not an exception from another rule.
     NoEffect,
+    /// Each value that matches a pattern has a counter of its own, and the file does not say whether
+    /// that is meant: see `share_threshold`.
+    CountedApart,
     /// No limit of the domain has a name in `replaces`, or no action in `rate_limits` makes an
     /// entry with the `key` of a class.
     UnknownName,
@@ -70,6 +73,7 @@ impl RuleWarningKind {
         match self {
             Self::NeverSelected => "never_selected",
             Self::NoEffect => "no_effect",
+            Self::CountedApart => "counted_apart",
             Self::UnknownName => "unknown_name",
             Self::Quirk => "quirk",
         }
@@ -164,6 +168,7 @@ impl<'a> Lint<'a> {
             let is_metered = is_metered || node.value_to_metric;
             self.never_selected(level, id);
             self.no_effect(level, id);
+            self.counted_apart(level, id);
             self.unknown_names(domain, node);
             if self.set.compat == Compat::Envoy {
                 self.ambiguous(&keys, node, selector);
@@ -224,6 +229,43 @@ impl<'a> Lint<'a> {
             );
             self.push(&node.origin, RuleWarningKind::NoEffect, &message);
         }
+    }
+
+    /// A pattern under which whoever can choose the value can choose a fresh counter.
+    ///
+    /// A star alone says as much as a default: each value. So does a network of addresses.
+    fn counted_apart(&mut self, level: &Level, id: u32) {
+        let (node, selector) = (&self.set.nodes[id as usize], self.selector(id));
+        let text = match self.set.compat {
+            Compat::Native => selector.value().to_owned(),
+            Compat::Envoy => selector.composite(),
+        };
+        let is_stated = node.shares_counter.is_some() || node.prefix_v6.is_some();
+        if !text.contains('*')
+            || selector.value() == "*"
+            || is_stated
+            || level.covering(selector, id).is_some()
+            || !self.counts(node)
+        {
+            return;
+        }
+        let message = format!(
+            "each value of {} has a counter of its own, so a client that chooses the value has no limit: set \
+             share_threshold to true, or to false where the values are yours",
+            shown(selector)
+        );
+        self.push(&node.origin, RuleWarningKind::CountedApart, &message);
+    }
+
+    /// Returns whether requests are counted under a descriptor, or under one below it.
+    fn counts(&self, node: &Node) -> bool {
+        let is_counted = |rule: &Arc<crate::Rule>| rule.policies().is_some();
+        node.rule.as_ref().is_some_and(is_counted)
+            || node.children.as_ref().is_some_and(|level| {
+                let ids = level.ids();
+                ids.iter()
+                    .any(|id| self.counts(&self.set.nodes[*id as usize]))
+            })
     }
 
     fn unknown_names(&mut self, domain: &str, node: &Node) {

@@ -46,7 +46,7 @@ pub enum Limit {
 }
 
 impl fmt::Display for Limit {
-    /// Writes the quotas as in `100/min and 5/s`, a window of the calendar as in
+    /// Writes the quotas as in `100/min and 5/s`, those of token buckets with their burst, a window of the calendar as in
     /// `10000/month in Europe/Berlin`, one that begins at a time of its own as in
     /// `10000/month in Europe/Lisbon from 2026-01-17T09:30`, and a leased quota as in
     /// `1000/s leased`. Ends in `unranked` for a quota that no priority ranks.
@@ -78,7 +78,14 @@ fn quota_text(policy: &Policy) -> String {
             };
             format!("{quota} in {}", zone.replace(", ", " from "))
         }
-        None => policy.quota().to_string(),
+        None => {
+            let quota = policy.quota();
+            let is_bucket = policy.algorithm() == Algorithm::TokenBucket;
+            // Without the burst, the same text in a file is a fixed window.
+            let burst = (is_bucket && quota.burst() == quota.amount())
+                .then(|| format!(" burst {}", quota.burst()));
+            format!("{quota}{}", burst.unwrap_or_default())
+        }
     };
     let leased = if policy.lease().is_some() {
         " leased"

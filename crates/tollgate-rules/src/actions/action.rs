@@ -10,6 +10,7 @@ use std::{
 use http::{HeaderMap, HeaderName, request::Parts};
 use tollgate_tower::key::{ForwardedIp, KeyError, PeerIp};
 
+use super::RequestPart;
 use crate::Descriptor;
 
 /// A list of actions that make one descriptor from a request: one entry for each action, in order.
@@ -221,6 +222,11 @@ impl Actions {
         self.actions.iter().map(|action| &*action.key)
     }
 
+    /// Returns what the actions read of a request.
+    pub(super) fn reads(&self) -> impl Iterator<Item = RequestPart> {
+        self.actions.iter().flat_map(|action| action.source.reads())
+    }
+
     /// Makes the descriptor of a request.
     pub(super) fn extract<'a>(
         &'a self,
@@ -240,6 +246,21 @@ impl Actions {
 }
 
 impl Source {
+    fn reads(&self) -> Vec<RequestPart> {
+        match self {
+            Self::ClientIp | Self::Network { .. } => vec![RequestPart::ClientAddress],
+            Self::Header { name, .. } => vec![RequestPart::Header(name.clone())],
+            Self::Fixed(_) => Vec::new(),
+            Self::Match { headers, .. } => headers
+                .iter()
+                .map(|header| RequestPart::Header(header.name.clone()))
+                .collect(),
+            Self::Method => vec![RequestPart::Method],
+            Self::Path | Self::GrpcMethod | Self::GrpcService => vec![RequestPart::Path],
+            Self::MatchedPath => vec![RequestPart::Route],
+        }
+    }
+
     fn value<'a>(&'a self, parts: &'a Parts, client_ip: &ClientIp) -> Result<Value<'a>, KeyError> {
         let or_none = |value: Option<Cow<'a, str>>| value.map_or(Value::None, Value::Some);
         Ok(match self {

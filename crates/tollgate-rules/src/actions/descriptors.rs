@@ -5,7 +5,7 @@
 use http::request::Parts;
 use tollgate_tower::key::KeyError;
 
-use super::{Actions, ClientIp};
+use super::{Actions, ClientIp, RequestPart};
 use crate::Descriptor;
 
 /// Makes the [descriptors](Descriptor) of a request.
@@ -79,6 +79,28 @@ impl Descriptors {
     /// Returns the keys of the entries of all descriptors.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.all.iter().flat_map(Actions::keys)
+    }
+
+    /// Returns the parts of a request that the actions read, each once, in the order of the actions.
+    ///
+    /// ```
+    /// use tollgate_rules::{Actions, Descriptors, RequestPart};
+    ///
+    /// let descriptors = Descriptors::new()
+    ///     .descriptor(Actions::new().header("x-tenant", "tenant"))
+    ///     .descriptor(Actions::new().header("x-tenant", "tenant").path("path"));
+    /// let parts: Vec<_> = descriptors.reads().iter().map(RequestPart::to_string).collect();
+    /// assert_eq!(parts, ["the header x-tenant", "the path"]);
+    /// ```
+    #[must_use]
+    pub fn reads(&self) -> Vec<RequestPart> {
+        let mut parts = Vec::new();
+        for part in self.all.iter().flat_map(Actions::reads) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts
     }
 
     /// Makes the descriptors of the request with this head. A descriptor for which the request has

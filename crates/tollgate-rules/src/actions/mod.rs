@@ -3,6 +3,8 @@
 
 mod action;
 mod descriptors;
+mod request_part;
 
 pub use action::{Actions, ClientIp, HeaderMatch};
 pub use descriptors::Descriptors;
+pub use request_part::RequestPart;

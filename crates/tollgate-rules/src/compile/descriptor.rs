@@ -28,7 +28,7 @@ pub(super) struct Fields<'n> {
     pub(super) is_quota: bool,
     pub(super) has_detailed_metric: bool,
     pub(super) value_to_metric: bool,
-    pub(super) share_threshold: Option<Position>,
+    pub(super) share_threshold: Option<(bool, Position)>,
     pub(super) metadata: Option<RuleMetadata>,
     pub(super) prefix_v6: Option<(u8, Position)>,
     pub(super) on_outage: Option<Outage>,
@@ -79,7 +79,7 @@ impl Compiler {
                 "detailed_metric" => read.has_detailed_metric = self.boolean(node, &trail),
                 "value_to_metric" => read.value_to_metric = self.boolean(node, &trail),
                 "share_threshold" => {
-                    read.share_threshold = self.boolean(node, &trail).then_some(node.at);
+                    read.share_threshold = Some((self.boolean(node, &trail), node.at));
                 }
                 "metadata" => read.metadata = self.metadata(node, &trail),
                 "prefix_v6" if self.is_addition(field, &trail) => {
@@ -122,7 +122,7 @@ impl Compiler {
             }
             node.pattern().is_some()
         };
-        if let (Some(at), false) = (fields.share_threshold, is_pattern) {
+        if let (Some((true, at)), false) = (fields.share_threshold, is_pattern) {
             let message = "needs a value with a pattern, such as free-*";
             self.errors
                 .refuse(trail.field("share_threshold"), at, message);

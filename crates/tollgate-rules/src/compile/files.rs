@@ -265,7 +265,7 @@ impl Compiler {
             rule: None,
             children: None,
             value_to_metric: fields.value_to_metric,
-            shares_counter: fields.share_threshold.is_some(),
+            shares_counter: fields.share_threshold.map(|(shares, _)| shares),
             prefix_v6: fields.prefix_v6.map(|(bits, _)| bits),
             origin: self.errors.origin(item.at),
         };

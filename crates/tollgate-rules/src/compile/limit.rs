@@ -41,7 +41,7 @@ struct LimitFields<'n> {
     is_unlimited: Option<Position>,
     name: Option<Box<str>>,
     replaces: Box<[Box<str>]>,
-    quota: Option<(Quota, Position)>,
+    quota: Option<(QuotaText, Position)>,
     window: Option<(Duration, Position)>,
     burst: Option<(u64, Position)>,
     algorithm: Option<(Algorithm, Position)>,
@@ -54,6 +54,26 @@ struct LimitFields<'n> {
     limits: Option<&'n Node>,
     /// A field has a mistake that was reported already.
     is_broken: bool,
+}
+
+/// The field `quota`. A quota does not keep whether its text had a burst: that of `5/min burst 5` is
+/// that of `5/min`.
+#[derive(Clone, Copy)]
+struct QuotaText {
+    quota: Quota,
+    has_burst: bool,
+}
+
+impl FromStr for QuotaText {
+    type Err = tollgate::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self {
+            quota: text.parse()?,
+            // No other part of a valid text has this word.
+            has_burst: text.contains("burst"),
+        })
+    }
 }
 
 const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
@@ -313,7 +333,7 @@ impl Compiler {
             }
             (None, None) => {}
         }
-        if let Some((quota, at)) = read.quota {
+        if let Some((QuotaText { quota, has_burst }, at)) = read.quota {
             self.refuse_beside(
                 fields,
                 trail,
@@ -323,7 +343,7 @@ impl Compiler {
             let policy = self.policy(
                 name,
                 quota,
-                read.burst.is_some(),
+                has_burst,
                 read.algorithm,
                 &trail.field("quota"),
                 at,
@@ -390,18 +410,17 @@ impl Compiler {
         })
     }
 
-    /// Makes a policy. Without an algorithm it counts in fixed windows, and with a burst it is a
-    /// token bucket.
+    /// Makes a policy. Without an algorithm it counts in fixed windows, and where a burst is stated
+    /// it is a token bucket, whatever the burst.
     fn policy(
         &mut self,
         name: &str,
         quota: Quota,
-        names_burst: bool,
+        has_burst: bool,
         algorithm: Option<(Algorithm, Position)>,
         trail: &Trail<'_>,
         at: Position,
     ) -> Option<Policy> {
-        let has_burst = quota.burst() != quota.amount() || names_burst;
         let default = if has_burst {
             Algorithm::TokenBucket
         } else {
@@ -492,7 +511,7 @@ impl LimitFields<'_> {
         });
         let period = self
             .quota
-            .map(|(quota, _)| quota.period())
+            .map(|(text, _)| text.quota.period())
             .or(self.window.map(|(period, _)| period));
         let period = period
             .or(unit.map(Unit::duration))

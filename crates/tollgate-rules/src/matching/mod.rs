@@ -271,7 +271,8 @@ fn shared_pattern<'a>(
     entry: &DescriptorEntry<'_>,
     step: Option<Selected<'a>>,
 ) -> Option<Cow<'a, str>> {
-    let step = step.filter(|step| step.by == MatchedBy::Pattern && step.node.shares_counter)?;
+    let step = step
+        .filter(|step| step.by == MatchedBy::Pattern && step.node.shares_counter == Some(true))?;
     Some(pattern_text(entry, step.selector))
 }
 

@@ -66,8 +66,8 @@ pub(crate) struct Node {
     pub(crate) children: Option<Box<Level>>,
     /// The runtime value is part of the metric's name.
     pub(crate) value_to_metric: bool,
-    /// All values that match the pattern share one counter.
-    pub(crate) shares_counter: bool,
+    /// All values that match the pattern share one counter. `None` when the file says nothing.
+    pub(crate) shares_counter: Option<bool>,
     /// The bits of an IPv6 address that make a counter.
     pub(crate) prefix_v6: Option<u8>,
     pub(crate) origin: Origin,

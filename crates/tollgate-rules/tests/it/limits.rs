@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Outage, Policy, Quota};
+use tollgate::{Algorithm, Outage, Policy, PolicySet, Quota};
 use tollgate_rules::{Descriptor, Limit};
 
 use super::{refused, rules};
@@ -62,6 +62,16 @@ fn a_limit_is_written_as_a_window_or_as_a_quota() {
             Quota::per_minute(5).with_burst(9),
         ),
         (
+            "{quota: 5/min burst 5}",
+            Algorithm::TokenBucket,
+            Quota::per_minute(5),
+        ),
+        (
+            "{quota: 5/min burst 5, algorithm: fixed_window}",
+            Algorithm::FixedWindow,
+            Quota::per_minute(5),
+        ),
+        (
             "{unit: minute, requests_per_unit: 5, burst: 5}",
             Algorithm::TokenBucket,
             Quota::per_minute(5),
@@ -81,6 +91,24 @@ fn a_limit_is_written_as_a_window_or_as_a_quota() {
             policies(limit),
             [policy("a_x", algorithm, quota)],
             "{limit}"
+        );
+    }
+}
+
+#[test]
+fn the_text_of_a_limit_in_a_file_is_a_limit_with_the_same_algorithm() {
+    for limit in [
+        "{quota: 5/min}",
+        "{quota: 5/min burst 5}",
+        "{quota: 5/min burst 9}",
+        "{unit: minute, requests_per_unit: 5, burst: 5}",
+    ] {
+        let expected = policies(limit);
+        let written = Limit::Policies(PolicySet::try_new(expected.clone()).unwrap()).to_string();
+        assert_eq!(
+            policies(&format!("{{quota: {written}}}")),
+            expected,
+            "{limit} as {written}"
         );
     }
 }

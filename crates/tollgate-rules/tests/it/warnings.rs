@@ -1,6 +1,6 @@
 //! Rules that are allowed and probably mean something else.
 
-use tollgate_rules::{Format, RuleSet, RuleWarningKind};
+use tollgate_rules::{Descriptor, Format, RuleSet, RuleWarningKind};
 
 use super::{envoy_rules, rules};
 
@@ -19,7 +19,7 @@ fn file(descriptors: &[&str]) -> String {
 
 #[test]
 fn a_rule_behind_a_pattern_that_matches_all_its_values_is_never_selected() {
-    let limit = "rate_limit: {unit: day, requests_per_unit: 1}";
+    let limit = "share_threshold: false, rate_limit: {unit: day, requests_per_unit: 1}";
     let lines = [
         format!("key: a, value: fr*, {limit}"),
         format!("key: a, value: free-*, {limit}"),
@@ -38,6 +38,56 @@ fn a_rule_behind_a_pattern_that_matches_all_its_values_is_never_selected() {
     ];
     assert_eq!(warnings(&rules(&text)), expected);
     assert_eq!(warnings(&envoy_rules(&text)), expected);
+}
+
+#[test]
+fn a_pattern_whose_values_are_counted_apart_is_named_unless_the_file_says_that_it_is_meant() {
+    let limit = "rate_limit: {unit: day, requests_per_unit: 1}";
+    let lines = [
+        format!("key: a, value: /export*, {limit}"),
+        format!("key: b, value: /export*, share_threshold: true, {limit}"),
+        format!("key: c, value: free-*, share_threshold: false, {limit}"),
+        // As without a value.
+        format!("key: d, value: '*', {limit}"),
+        // The counter of what is below belongs to the value, too.
+        format!("key: e, value: /x*, descriptors: [{{key: f, {limit}}}]"),
+        format!("key: g, value: x, descriptors: [{{key: h, value: '*.png', {limit}}}]"),
+        "key: i, value: /x*, rate_limit: {unlimited: true}".to_owned(),
+        "key: j, value: /x*, rate_limit: {unit: day, requests_per_unit: 0}".to_owned(),
+    ];
+    let text = file(&lines.each_ref().map(String::as_str));
+    let warning = |line, pattern| {
+        format!(
+            "line {line}: each value of {pattern} has a counter of its own, so a client that chooses the value has no \
+             limit: set share_threshold to true, or to false where the values are yours"
+        )
+    };
+    let expected = [(3, "a=/export*"), (7, "e=/x*"), (8, "h=*.png")];
+    let expected = expected.map(|(line, pattern)| warning(line, pattern));
+    for set in [rules(&text), envoy_rules(&text)] {
+        assert_eq!(warnings(&set), expected);
+        let kinds: Vec<_> = set.warnings().iter().map(|found| found.kind()).collect();
+        assert_eq!(kinds, [RuleWarningKind::CountedApart; 3]);
+    }
+    let networks = format!("key: a, value: '2001:*', prefix_v6: 64, {limit}");
+    assert_eq!(warnings(&rules(&file(&[&networks]))), [""; 0]);
+}
+
+/// The values of a warning are its promise: with another value, the limit begins anew.
+#[test]
+fn the_rules_of_the_examples_have_no_warning_and_a_suffix_of_a_path_no_fresh_limit() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let load = |name: &str| RuleSet::load(examples.join(name)).unwrap();
+    for name in ["rules.yaml", "ranked.yaml", "envoy/rules.yaml"] {
+        assert_eq!(warnings(&load(name)), [""; 0], "{name}");
+    }
+    let set = load("rules.yaml");
+    let key = |tenant, path| {
+        let descriptor = Descriptor::from([("tenant", tenant), ("path", path)]);
+        set.find("shop", &descriptor).unwrap().key()
+    };
+    assert_eq!(key("acme", "/export"), key("acme", "/export?page=2"));
+    assert_ne!(key("acme", "/export"), key("other", "/export"));
 }
 
 #[test]
