@@ -28,7 +28,8 @@ use crate::{
 ///
 /// On a terminal, the figures are renewed until q or Ctrl-C. With --once, with --format json, or
 /// when the output is not a terminal, the keys with the most use are printed once. With --once and
-/// --metrics, all figures are printed once, after one interval, because rates need two readings.
+/// --plain or --metrics, all figures are printed once, after one interval, because rates need two
+/// readings.
 ///
 /// Redis has the units spent. --metrics adds decisions, outages and latencies, as the running
 /// services count them. Without --redis, only these are shown. A server or a service that does not
@@ -48,6 +49,7 @@ Examples:
   tollgate top --metrics http://127.0.0.1:9090/metrics --metrics http://127.0.0.1:9091/metrics
   tollgate top --redis redis://127.0.0.1 --plain --interval 10s --format json
   tollgate top --metrics http://127.0.0.1:9090/metrics --once --interval 1s
+  tollgate top --redis redis://127.0.0.1 --once --plain
   tollgate top --redis redis://127.0.0.1 --once --number 50 --count 200
   tollgate top --redis redis://127.0.0.1 --once --rules rules.yaml --by share")]
 pub(crate) struct Top {
@@ -59,8 +61,9 @@ pub(crate) struct Top {
     #[arg(long, value_enum, default_value_t)]
     by: Order,
 
-    /// Prints the keys with the most use, or all figures with --metrics or --denied, and ends
-    #[arg(long, conflicts_with_all = ["plain", "refreshes"])]
+    /// Prints the keys with the most use, or all figures with --plain, --metrics or --denied, and
+    /// ends
+    #[arg(long, conflicts_with = "refreshes")]
     once: bool,
 
     /// Prints the figures as lines at each refresh, instead of drawing a screen
@@ -149,14 +152,14 @@ impl Top {
             let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
             format == Format::Text && io::stdout().is_terminal() && !is_dumb
         };
-        if self.plain {
+        if self.once && (self.plain || !self.endpoints.is_empty()) {
+            Ok(Manner::Figures)
+        } else if self.plain {
             Ok(Manner::Plain)
         } else if !self.once && is_terminal() {
             Ok(Manner::Screen)
         } else if self.endpoints.is_empty() {
             Ok(Manner::Once)
-        } else if self.once {
-            Ok(Manner::Figures)
         } else {
             Err(Failure::new(
                 "--metrics and --denied need a terminal, --plain or --once",

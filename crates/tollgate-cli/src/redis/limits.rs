@@ -152,7 +152,8 @@ impl Limits {
         }
         Err(Failure::new(format_args!(
             "{needs} needs the limits, and none are published under the prefix {prefix}: set the prefix of the services \
-             with --prefix, or name the limits with --rules or --policy"
+             with --prefix, name the limits with --rules or --policy, or build the limiters of the services with \
+             .published()"
         )))
     }
 

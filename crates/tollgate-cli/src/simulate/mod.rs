@@ -1,6 +1,7 @@
 //! Tries rules on a trace in simulated time.
 //! Logs are read in `trace/`, rules decide as they do in a service.
 
+mod missing;
 mod plot;
 mod report;
 mod series;

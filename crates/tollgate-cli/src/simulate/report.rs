@@ -87,6 +87,7 @@ impl SimulationReport {
                 totals.unusable
             ));
         }
+        notes.extend(simulator.missing.notes());
         if totals.is_approximate {
             notes.push(
                 "more keys are active than the simulation holds, so it denies too little"

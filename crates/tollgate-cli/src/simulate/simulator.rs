@@ -6,7 +6,7 @@ use std::{collections::HashMap, num::NonZeroUsize, ptr, sync::Arc};
 use tollgate::{MemoryStore, store::Clock};
 use tollgate_rules::{Code, Rule, RuleLimiter, RuleSet, Rules, Treatment};
 
-use super::{source::Source, tally::Tally};
+use super::{missing::Missing, source::Source, tally::Tally};
 use crate::{failure::Failure, trace::Request};
 
 /// The most states of the store. A full store drops states, and then denies less than the real one.
@@ -20,6 +20,7 @@ pub(crate) struct Simulator {
     rules: Arc<RuleSet>,
     domain: String,
     source: Source,
+    pub(super) missing: Missing,
     limiter: RuleLimiter,
     clock: Clock,
     store: MemoryStore,
@@ -59,6 +60,7 @@ impl Simulator {
         Self {
             rules: rules.current(),
             domain: domain.to_owned(),
+            missing: Missing::of(&source),
             source,
             limiter: RuleLimiter::new(rules, store.clone()),
             clock,
@@ -78,6 +80,7 @@ impl Simulator {
         self.totals.requests += 1;
         self.totals.last_us = request.time_us;
         self.clock.set(request.time_us);
+        self.missing.look_at(request);
         let descriptors = match self.source.descriptors(request) {
             Ok(descriptors) => descriptors,
             Err(reason) => {

@@ -96,6 +96,15 @@ impl Template {
         Ok(Self { entries })
     }
 
+    /// Returns the fields that the template reads.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
+        let parts = self.entries.iter().flat_map(|(_, parts)| parts);
+        parts.filter_map(|part| match part {
+            Part::Field(name) => Some(name.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+
     /// Makes the descriptor, and returns `None` when the request lacks a field.
     fn descriptor(&self, fields: &Fields) -> Option<Descriptor<'static>> {
         let mut descriptor = Descriptor::new();
@@ -140,7 +149,7 @@ fn head(request: &Request) -> Result<Parts, String> {
 
 /// Returns the header field that a column holds: `http_x_tenant` of nginx,
 /// `request.headers.X-Tenant` of Caddy, `x-tenant`.
-fn header_name(column: &str) -> Option<String> {
+pub(super) fn header_name(column: &str) -> Option<String> {
     if matches!(column, "user_agent" | "host" | "referer") {
         return Some(column.replace('_', "-"));
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use serde::Serialize;
 use tollgate::{
-    Cost, Error, MemoryStore, Policy, PolicySet, Quota, Store as _,
+    Algorithm, Cost, Error, MemoryStore, Policy, PolicySet, Quota, Store as _,
     store::{Check, Clock},
 };
 
@@ -40,13 +40,22 @@ pub(super) async fn suggest(tally: &Tally, percent: f64) -> Result<Vec<Suggestio
         let found = smallest(policy, events, most).await?;
         suggestions.push(Suggestion {
             policy: policy.name().to_owned(),
-            quota: policy.quota().to_string(),
+            quota: text(policy, policy.quota()),
             denied,
-            suggested: found.as_ref().map(|(quota, _)| quota.to_string()),
+            suggested: found.map(|(quota, _)| text(policy, quota)),
             suggested_denied: found.map(|(_, denied)| denied),
         });
     }
     Ok(suggestions)
+}
+
+/// Returns a quota as rules have it. In a file, the text of a token bucket without its burst is a
+/// fixed window.
+fn text(policy: &Policy, quota: Quota) -> String {
+    let is_bucket = policy.algorithm() == Algorithm::TokenBucket;
+    let burst =
+        (is_bucket && quota.burst() == quota.amount()).then(|| format!(" burst {}", quota.burst()));
+    format!("{quota}{}", burst.unwrap_or_default())
 }
 
 /// Finds the smallest amount by bisection. Returns the quota and what it denies.

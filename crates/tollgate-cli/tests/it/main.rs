@@ -6,6 +6,7 @@ mod check;
 mod explain;
 mod import;
 mod lockout;
+mod missing;
 mod peek;
 mod postgres;
 mod published;
@@ -137,6 +138,7 @@ descriptors:
   - key: tenant
     value: free-*
     rate_limit: {quota: 60/min}
+    share_threshold: false           # each has a counter of its own
   - key: tenant
     value: gold
     rate_limit: {name: gold, quota: 6000/min burst 200}

@@ -40,7 +40,7 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
     let server = RedisServer::start();
     let none = run(&server, &["who"]);
     let message = "who needs the limits, and none are published under the prefix tollgate: set the prefix of the services with \
-         --prefix, or name the limits with --rules or --policy";
+         --prefix, name the limits with --rules or --policy, or build the limiters of the services with .published()";
     none.assert_failed(message);
     for arguments in [
         &["peek", "acme", "--cost", "1"][..],

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{File, Run, command, tollgate};
 
 /// 60 a minute for each tenant, and a rule that no request reaches.
-const RULES: &str = "\
+pub(super) const RULES: &str = "\
 domain: shop
 rate_limits:
 - actions: [{request_headers: {header_name: x-tenant, descriptor_key: tenant}}]
@@ -16,7 +16,7 @@ descriptors:
 - {key: tenant, value: unused, rate_limit: {unit: minute, requests_per_unit: 1}}
 ";
 
-const BY_IP: &str = "\
+pub(super) const BY_IP: &str = "\
 domain: shop
 rate_limits:
 - actions: [{remote_address: {}}]
@@ -25,7 +25,7 @@ descriptors:
 ";
 
 /// Writes `count` requests of an address in one minute, in the combined log format.
-fn combined(ip: &str, count: u32) -> String {
+pub(super) fn combined(ip: &str, count: u32) -> String {
     let line = |at: u32| {
         let second = at * 59 / count.max(1);
         format!(
@@ -35,7 +35,7 @@ fn combined(ip: &str, count: u32) -> String {
     (0..count).map(line).collect()
 }
 
-fn simulate(rules: &File, trace: &File, arguments: &[&str]) -> Run {
+pub(super) fn simulate(rules: &File, trace: &File, arguments: &[&str]) -> Run {
     let all = [
         &["simulate", rules.path(), "--trace", trace.path()],
         arguments,
@@ -365,12 +365,9 @@ fn a_suggested_quota_denies_no_more_than_asked_and_a_smaller_one_does() {
 
 #[test]
 fn a_rule_with_a_burst_keeps_its_share_in_a_suggestion() {
-    let text = BY_IP.replace(
-        "unit: minute, requests_per_unit: 10",
-        "quota: 60/min burst 30",
-    );
+    let rules_with = |quota| BY_IP.replace("unit: minute, requests_per_unit: 10", quota);
     let (rules, trace) = (
-        File::new("rules.yaml", text),
+        File::new("rules.yaml", rules_with("quota: 60/min burst 30")),
         File::new("access.log", combined("192.0.2.1", 118)),
     );
     let json = simulate(&rules, &trace, &["--suggest", "0", "--format", "json"]).json();
@@ -380,6 +377,20 @@ fn a_rule_with_a_burst_keeps_its_share_in_a_suggestion() {
     assert!(
         quota.burst() == quota.amount() / 2 && quota.amount() > 60,
         "{quota}"
+    );
+
+    // In a file, the text without its burst is a fixed window.
+    let full = File::new("rules.yaml", rules_with("quota: 60/min burst 60"));
+    let json = simulate(&full, &trace, &["--suggest", "0", "--format", "json"]).json();
+    let rule = &json["rules"][0];
+    assert_eq!(rule["limit"], "60/min burst 60");
+    assert_eq!(rule["suggestions"][0]["quota"], "60/min burst 60");
+    let suggested = rule["suggestions"][0]["suggested"].as_str().unwrap();
+    let quota: tollgate::Quota = suggested.parse().unwrap();
+    assert_eq!(
+        suggested,
+        format!("{0}/min burst {0}", quota.amount()),
+        "{json}"
     );
 }
 

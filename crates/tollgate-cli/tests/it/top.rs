@@ -95,6 +95,42 @@ fn the_keys_with_the_most_use_come_first() {
 }
 
 #[test]
+fn all_figures_are_printed_once_as_lines() {
+    if no_server() {
+        return;
+    }
+    let server = RedisServer::start();
+    fill(&server, [("tollgate:{acme}:api:f1".to_owned(), 5)]);
+    let url = server.url();
+    let once = [
+        "top",
+        "--redis",
+        &url,
+        "--once",
+        "--plain",
+        "--interval",
+        "1s",
+    ];
+    let run = tollgate(once);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    // The second reading alone is printed, because rates need two.
+    assert_eq!(
+        run.stdout.matches(" prefix tollgate\n").count(),
+        1,
+        "{}",
+        run.stdout
+    );
+    let policy = run.stdout.lines().find(|line| line.starts_with("api "));
+    let words: Vec<_> = policy.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(words[1..4], ["fixed_window", "1", "0.0"], "{}", run.stdout);
+    let lines = tollgate(once.iter().chain(&["--format", "json"])).stdout;
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    let figures: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    assert!(figures["policies"].is_array(), "{figures}");
+    tollgate(once.iter().chain(&["--refreshes", "2"])).assert_failed("cannot be used with");
+}
+
+#[test]
 fn keys_of_other_programs_are_left_out_and_counted() {
     if no_server() {
         return;
