@@ -15,6 +15,8 @@
 //! To share one limit, start a second instance with another `LISTEN`, and set the same `REDIS_URL`
 //! for both, such as `redis://127.0.0.1/?prefix=shop`. With `--features postgres` it may be
 //! `postgres://app@127.0.0.1/shop?create=logged`.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`. `postgres` is one of the example.
 
 use std::{env, error::Error, net::SocketAddr, time::Duration};
 
@@ -42,13 +44,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = tollgate::open(url)?;
 
     // Both policies are decided in one step: both are charged, or none.
-    let search = Limiter::new(store.clone(), [BURST, DAILY]);
+    // A published limiter is known to `tollgate who` and `tollgate top`.
+    let search = Limiter::builder(store.clone())
+        .policies([BURST, DAILY])
+        .published()
+        .build();
     // While Redis is away, log-ins get a 503 instead of unlimited attempts.
     // So a decision may take 1 s here, instead of the default of 50 ms.
     let closed = Limiter::builder(store)
         .on_outage(Outage::Closed)
         .deadline(Duration::from_secs(1));
-    let login = closed.policies(LOGIN).build();
+    let login = closed.policies(LOGIN).published().build();
 
     let router = Router::new()
         .route(

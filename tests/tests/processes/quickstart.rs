@@ -108,6 +108,34 @@ fn the_quickstart_and_the_program_of_the_readme_log_to_stderr() {
 }
 
 #[test]
+fn the_command_knows_the_limits_of_the_quickstart_by_themselves() {
+    let redis = RedisServer::start();
+    let (_process, address) = quickstart(Some(&redis));
+    let row = wait::until_some("a limited key", Duration::from_secs(60), || {
+        // Where the machine has stood still, units have come back.
+        for _ in 0..6 {
+            http::send(address, "POST", "/login", &[]);
+        }
+        let mut who = Process::program("tollgate");
+        who.args(["who", "--redis", &redis.url()]);
+        let output = who.output().expect("the command starts");
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.lines()
+            .find(|line| line.contains("login"))
+            .map(str::to_owned)
+    });
+    assert!(row.contains("127.0.0.1") && row.contains("5/min"), "{row}");
+
+    // Whoever follows a page has published limiters too.
+    for text in [
+        include_str!("../../../README.md"),
+        include_str!("../../../crates/tollgate/src/guide/in_production.md"),
+    ] {
+        assert!(text.contains(".published()"), "{text}");
+    }
+}
+
+#[test]
 fn what_fails_closed_has_one_recommended_deadline() {
     let texts = [
         ("README.md", include_str!("../../../README.md")),

@@ -1,4 +1,5 @@
-//! The dashboard for Grafana asks for the metrics that the crates have, and for their labels.
+//! The dashboard for Grafana and the alerts for Prometheus ask for the metrics that the crates have,
+//! and for their labels.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -105,6 +106,19 @@ fn dashboard() -> Value {
     serde_json::from_str(&text).expect("valid JSON")
 }
 
+fn alerts() -> Value {
+    let text = fs::read_to_string(root().join("docs/grafana/alerts.yaml")).expect("the alerts");
+    serde_saphyr::from_str(&text).expect("valid YAML")
+}
+
+/// Returns the pieces of a text between two signs.
+fn between(text: &str, open: &str, close: &str) -> Vec<String> {
+    let rests = text.split(open).skip(1);
+    rests
+        .map(|rest| rest.split(close).next().unwrap_or_default().to_owned())
+        .collect()
+}
+
 /// Returns the metrics that a query names.
 fn metrics_of(query: &str) -> BTreeSet<String> {
     let names = words(query).filter(|word| word.starts_with("tollgate_"));
@@ -118,19 +132,10 @@ fn metrics_of(query: &str) -> BTreeSet<String> {
 /// Returns the labels that a query names: in braces before an operator, and in parentheses after
 /// `by`.
 fn labels_of(query: &str) -> BTreeSet<String> {
-    let between = |open: &str, close: char| {
-        let parts = query
-            .split(open)
-            .skip(1)
-            .map(move |rest| rest.split(close).next().unwrap_or_default());
-        parts
-            .flat_map(|part| part.split(','))
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let (selected, grouped) = (between("{", '}'), between("by (", ')'));
-    let label = |text: &String| words(text.trim()).next().unwrap_or_default().to_owned();
-    selected.iter().chain(&grouped).map(label).collect()
+    let (selected, grouped) = (between(query, "{", "}"), between(query, "by (", ")"));
+    let label = |text: &str| words(text.trim()).next().unwrap_or_default().to_owned();
+    let lists = selected.iter().chain(&grouped);
+    lists.flat_map(|list| list.split(',')).map(label).collect()
 }
 
 #[test]
@@ -157,10 +162,11 @@ fn the_dashboard_shows_every_metric_and_no_other() {
 }
 
 #[test]
-fn the_queries_of_the_dashboard_use_labels_that_all_their_metrics_have() {
+fn queries_of_the_dashboard_and_of_alerts_use_labels_that_all_their_metrics_have() {
     let documented = documented_metrics();
     for query in queries(&dashboard())
         .iter()
+        .chain(&queries(&alerts()))
         .filter(|query| query.contains("tollgate_"))
     {
         let labels = labels_of(query);
@@ -194,6 +200,52 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
         missing.is_empty(),
         "docs/operations.md does not name {missing:?}"
     );
+}
+
+#[test]
+fn every_reason_is_in_one_alert_and_texts_of_alerts_use_labels_that_their_queries_return() {
+    let alerts = alerts();
+    let rules = alerts["groups"][0]["rules"].as_array().expect("rules");
+    let (mut names, mut alerted) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
+    for rule in rules {
+        let query = rule["expr"].as_str().expect("a query");
+        assert!(!metrics_of(query).is_empty(), "{query}");
+        assert!(
+            names.insert(rule["alert"].as_str()),
+            "{} is there twice",
+            rule["alert"]
+        );
+        let grouped = between(query, "by (", ")").join(",");
+        let returned: BTreeSet<_> = grouped.split(',').map(str::trim).collect();
+        let texts = rule["annotations"].to_string();
+        for label in between(&texts, "$labels.", " ") {
+            assert!(returned.contains(&*label), "{label} of {}", rule["alert"]);
+        }
+        if query.contains("tollgate_degraded_total") {
+            let reasons = between(query, "tollgate_degraded_total{reason=~\"", "\"").join("|");
+            for reason in reasons.split('|') {
+                *alerted.entry(reason.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    let operations = fs::read_to_string(root().join("docs/operations.md")).expect("the page");
+    let (_, table) = operations.split_once("### Reasons").expect("the heading");
+    let (table, _) = table.split_once("\n## ").expect("a heading after it");
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').nth(1).expect("a cell"));
+    let listed: BTreeMap<_, _> = cells
+        .flat_map(|cell| {
+            cell.split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .filter(|reason| !["cost", "tollgate_errors_total"].contains(&&**reason))
+        .map(|reason| (reason, 1))
+        .collect();
+    assert!(listed.len() > 20, "{listed:?}");
+    assert_eq!(alerted, listed);
 }
 
 #[test]

@@ -18,6 +18,9 @@ fn the_compose_file_of_the_example_reads_its_metrics_and_has_the_dashboard() {
         &services["prometheus"],
         "/etc/prometheus/prometheus.yml",
     ));
+    assert_eq!(settings["rule_files"][0], "alerts.yaml");
+    let alerts = mounted(&services["prometheus"], "/etc/prometheus/alerts.yaml");
+    assert!(directory.join(alerts).is_file());
     let target = &settings["scrape_configs"][0]["static_configs"][0]["targets"][0];
     // The example listens on this port by default, and shows its metrics at the path that
     // Prometheus reads by default.
