@@ -4,6 +4,8 @@
 //! requests to its own router for nine seconds, and prints a line each second. The service takes
 //! ten times as long from second 3 to second 6. The limit falls, `/search` is answered with 503,
 //! and `/login` still passes.
+//!
+//! Features: the defaults of `tollgate-tower`.
 
 use std::{
     sync::{

@@ -13,6 +13,8 @@
 //!
 //! Add layers in this order, from the outside to the inside: trace, CORS, rate limits, everything
 //! else. In axum the layer that is added last is the outermost.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use axum::{
     Router,

@@ -12,6 +12,8 @@
 //! A proxy appends the address of its client to the header. Addresses to the left of it were
 //! written by the client and are ignored: `X-Forwarded-For: 1.1.1.1, 203.0.113.7` still counts for
 //! `203.0.113.7`. With `TRUSTED=10.0.0.0/8` this machine is not trusted, and the header is ignored.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use std::env;
 

@@ -10,6 +10,8 @@
 //! middleware adds `Retry-After` and the `X-RateLimit` fields. `/trial` has the same limit in
 //! shadow mode: the third request passes, and its handler reads from the decision that it would
 //! have been denied.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use axum::{
     Json, Router,

@@ -15,6 +15,8 @@
 //! Without Redis, `curl -X PUT http://127.0.0.1:3000/enforcement/50` changes the share of one
 //! instance. In a real service, that route has an address of its own that clients cannot reach.
 //! Limits in a file have the field `enforce` instead: `enforce: 25%`.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use axum::{
     Router,

@@ -13,6 +13,8 @@
 //! The observer of the limiter hands the events to a task, through a queue of 1 000. When the task
 //! is slow, events are dropped and counted, and no request waits. Customers are personal data,
 //! maybe: an audit log that must not name them writes `DeniedKeys::digest` instead.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use axum::{Router, routing::get};
 use tollgate::{

@@ -17,6 +17,8 @@
 //! its permits are free again after 10 s, the life of a permit. While Redis is away for longer than
 //! that, exports end with an error, because the limit says `OnLoss::Cancel`: there are never more
 //! than two.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use std::{convert::Infallible, time::Duration};
 

@@ -26,6 +26,8 @@
 //!
 //! `HEADERS` selects the header format: `ietf`, `openai` or `anthropic`. With `openai` and
 //! `anthropic` the headers of the permits have the IETF format beside it.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use std::{convert::Infallible, env, time::Duration};
 

@@ -41,6 +41,8 @@
 //! worse than no log-ins. A log-in waits one second for a decision and not 50 ms, so that a machine
 //! which is busy for a moment turns nobody away. While Redis is well, no log-in waits; when it is
 //! silent, the first three do.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use std::{env, sync::Arc, time::Duration};
 

@@ -13,6 +13,8 @@
 //! The program prints what it exports: each minute, or after `OTEL_METRIC_EXPORT_INTERVAL`
 //! milliseconds, and at its end. An exporter of `opentelemetry-otlp` in the place of that of
 //! `opentelemetry-stdout` sends the same to a collector.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use axum::{Router, middleware::map_response, response::Response, routing::get};
 use opentelemetry::{

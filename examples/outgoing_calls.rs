@@ -21,6 +21,8 @@
 //! pause of 3 seconds: all instances stop calling, and the call is repeated afterwards.
 //! `REFUSE_ALL=1` refuses everything, and does not even ask for a pause: the budget of the retries
 //! keeps the clients from a storm.
+//!
+//! Features: `reqwest` of `tollgate-tower`, beside the defaults.
 
 use std::{
     env,

@@ -22,6 +22,8 @@
 //! That limit is unranked: a rank would take a part of what the customer has paid for.
 //!
 //! The route has the priority. A header that the client sends would be a wish, and no priority.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use std::sync::Arc;
 

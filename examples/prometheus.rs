@@ -23,6 +23,8 @@
 //! ```
 //!
 //! In a real service, serve both pages at an address of their own that clients cannot reach.
+//!
+//! Features: `metrics` of `tollgate-tower` and of `tollgate-rules`, beside the defaults.
 
 use std::{env, fmt::Write, time::Duration};
 

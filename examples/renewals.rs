@@ -12,6 +12,8 @@
 //! The fourth request of `ann` gets 429. `Retry-After` is the time to her next 17th at 09:30, and so is
 //! `reset` on the usage page. `bob` has 30 days from the second in which he signed. When he signs
 //! again, his periods move, and what he has spent still counts.
+//!
+//! Features: `calendar` of `tollgate`, beside the defaults.
 
 use std::{
     collections::HashMap,

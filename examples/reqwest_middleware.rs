@@ -12,6 +12,8 @@
 //!
 //! [`OutgoingLayer`] goes around the rest of the chain of middleware. So it works with those before
 //! and behind it, such as retries and traces, and with the types of reqwest.
+//!
+//! Features: `reqwest` of `tollgate-tower`, beside the defaults.
 
 use std::{
     env,

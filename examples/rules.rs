@@ -18,6 +18,8 @@
 //! share to others, networks that are never served, and a limit that is in force for a share of the
 //! tenants. In a gRPC server, `tollgate_tonic::layer(limiter.for_requests("shop"), Global)` limits
 //! calls by the same file.
+//!
+//! Features: `axum` of `tollgate-rules`, beside the defaults.
 
 use std::{env, path::Path};
 

@@ -13,6 +13,8 @@
 //! A layer between the sessions and the limit reads the account once, and stores it in the
 //! request's extensions. The sessions are in the process here; a service keeps them in a store that
 //! all instances share.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use axum::{
     Router,

@@ -9,6 +9,8 @@
 //! Each customer has five requests a day, `AMOUNT` changes that. Stop the program in any way, start
 //! it again, and ask: the spent requests are still spent. Several programs on one machine may count
 //! in the same file, which `FILE` names.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use std::{
     env,

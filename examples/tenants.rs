@@ -17,6 +17,8 @@
 //! The plans are fetched once and kept for a minute. While the database is away, the plans that are
 //! known stay in force, and customers whose plan is not known have the default limits. The service
 //! does not wait for the database for longer than 200 ms.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use std::{
     collections::HashMap,

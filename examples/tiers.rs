@@ -15,6 +15,8 @@
 //! extensions. The plan selects the policies, and the account is the key. An unknown API key never
 //! becomes a key of the limiter, so inventing API keys gains nothing. Requests without an account
 //! are limited by their address.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 use axum::{
     Router, extract::Request, middleware, middleware::Next, response::Response, routing::get,

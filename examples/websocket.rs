@@ -12,6 +12,8 @@
 //!
 //! The layer around the routes limits how many sockets a client opens. It says by what the messages
 //! are limited, too.
+//!
+//! Features: `ws` of `tollgate-tower`, beside the defaults.
 
 use std::time::Duration;
 

@@ -7,6 +7,8 @@
 //!
 //! The sixth request gets 429, with the time to wait. The workers of actix-web are runtimes of
 //! their own: all of them, and all instances with the same `REDIS_URL`, share the limit.
+//!
+//! Features: the defaults of `tollgate`.
 
 use actix_web::{
     App, Error, HttpResponse, HttpServer,

@@ -36,6 +36,8 @@
 //! it shows how late the latest job arrived after its turn. A margin above that holds the limit. A
 //! worker that stands still for longer than the margin, between its turn and its call, can exceed
 //! the limit by the calls of that time.
+//!
+//! Features: the defaults of `tollgate`.
 
 mod queue;
 mod receiver;

@@ -9,6 +9,8 @@
 //! After ten calls the gRPC client gets `RESOURCE_EXHAUSTED` and waits. curl gets 429. Both have
 //! the same address and share one quota, so curl gets 429 from the first request on if it runs
 //! directly after the gRPC client.
+//!
+//! Features: `axum` of `tollgate-tonic`, beside the defaults.
 
 use axum::{Router, routing::get};
 use tollgate::{Limiter, Policy, Quota};

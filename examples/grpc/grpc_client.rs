@@ -8,6 +8,8 @@
 //!
 //! The client makes twelve calls in a row. Ten pass. Then the server denies a call and says in
 //! `RetryInfo` how long to wait. The client waits that long and repeats the call.
+//!
+//! Features: none, because the client uses tonic alone.
 
 use std::env;
 

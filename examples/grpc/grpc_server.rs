@@ -9,6 +9,8 @@
 //! address to listen on, 127.0.0.1:50051 by default. To share one limit, start a second server with
 //! another `LISTEN`, and set the same `REDIS_URL` for both. Health and reflection are not limited,
 //! so `grpcurl -plaintext 127.0.0.1:50051 list` always works.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tonic`.
 
 use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen_or, stopped, store};

@@ -23,6 +23,8 @@
 //! curl -N 'http://127.0.0.1:3000/work?seconds=5'
 //! curl -N http://127.0.0.1:3000/api/events
 //! ```
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`.
 
 mod api;
 mod assets;

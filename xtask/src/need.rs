@@ -23,7 +23,7 @@ type Substitute = fn(&Path) -> Result<PathBuf, Failure>;
 /// A program that a task starts.
 #[derive(Debug)]
 pub(crate) struct Need {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// The environment variable that names the binary. It wins over the search, and passes the
     /// result on.
     variable: &'static str,

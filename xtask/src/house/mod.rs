@@ -3,6 +3,8 @@
 
 mod advisories;
 mod circles;
+mod commands;
+mod features;
 mod figures;
 mod links;
 mod metadata;

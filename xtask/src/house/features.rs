@@ -1,0 +1,140 @@
+//! The table of `docs/features.md` has every feature that there is, and each example says which it
+//! needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{files, page};
+use crate::{failure::output, workspace::Workspace};
+
+/// What stands in the code of an example, and the feature without which it does not compile or
+/// serve. Those that are on by default are not named.
+const MARKS: [(&str, &str); 7] = [
+    ("calendar_window", "`calendar` of `tollgate`"),
+    ("ReqwestClient", "`reqwest` of `tollgate-tower`"),
+    ("LimitedSocket", "`ws` of `tollgate-tower`"),
+    ("PrometheusBuilder", "`metrics` of `tollgate-tower`"),
+    ("for_requests", "`axum` of `tollgate-rules`"),
+    ("tollgate_tonic::{GrpcStatus", "`axum` of `tollgate-tonic`"),
+    ("tollgate_postgres", "`postgres`"),
+];
+
+/// The sentence in the head of an example.
+const SENTENCE: &str = "//! Features: ";
+
+/// Returns the pieces of code in a text.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Returns the features that the rows of the table name, by their crates.
+fn listed(table: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut listed = BTreeMap::<_, BTreeSet<_>>::new();
+    for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let of_crate = code(cells[1]).next().unwrap_or_default().to_owned();
+        let ours = |name: &&str| !name.starts_with("tollgate") && !name.contains(['_', '=']);
+        let features = code(cells[2]).filter(ours).map(str::to_owned);
+        listed.entry(of_crate).or_default().extend(features);
+    }
+    listed
+}
+
+/// Returns the features of a crate that users choose.
+fn features(package: &Value) -> BTreeSet<String> {
+    let features = package["features"].as_object().into_iter().flatten();
+    let names = features.map(|(name, _)| name.as_str());
+    let chosen = names.filter(|name| !["default", "testing"].contains(name));
+    chosen.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_table_of_features_has_all_that_the_libraries_have() {
+    const PROGRAMS: [&str; 2] = ["tollgate-cli", "tollgate-envoy"];
+    let workspace = Workspace::load().expect("cargo metadata works here");
+    let table = page("docs/features.md");
+    let mut listed = listed(&table);
+    for member in workspace.published() {
+        if PROGRAMS.contains(&member.name.as_str()) {
+            continue;
+        }
+        let (of_table, features) = (
+            listed.remove(&member.name).unwrap_or_default(),
+            features(&member.package),
+        );
+        // One row has the tests of three crates.
+        let missing: Vec<_> = features
+            .difference(&of_table)
+            .filter(|name| *name != "test-util")
+            .collect();
+        let name = &member.name;
+        assert!(
+            missing.is_empty(),
+            "docs/features.md lacks {missing:?} of {name}"
+        );
+        let unknown: Vec<_> = of_table.difference(&features).collect();
+        assert!(unknown.is_empty(), "{} has no {unknown:?}", member.name);
+    }
+    assert!(listed.is_empty(), "{listed:?}");
+}
+
+/// A layer for Axum whose limiter counts in the process.
+#[test]
+fn the_page_on_whether_to_use_it_counts_the_crates_that_cargo_counts() {
+    let workspace = Workspace::load().expect("cargo metadata works here");
+    let mut tree = workspace.cargo("tree");
+    tree.args(["-p", "tollgate-tower", "-e", "normal", "--prefix", "none"]);
+    let lines = output(tree.arg("--no-dedupe")).expect("cargo tree works here");
+    let counted = lines.lines().collect::<BTreeSet<_>>().len();
+    let text = page("crates/tollgate/src/guide/should_i_use_this.md");
+    let words: Vec<_> = text.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "crates,");
+    let said: usize = words[at.expect("the figure") - 1]
+        .parse()
+        .expect("a number");
+    // A version of a dependency brings one or takes one away.
+    assert!(
+        said.abs_diff(counted) <= 3,
+        "{said} on the page, {counted} counted"
+    );
+}
+
+#[test]
+fn each_example_names_the_features_that_it_needs() {
+    let programs = files().into_iter().filter(|file| {
+        let is_code = file.starts_with("examples/") && file.ends_with(".rs");
+        is_code && page(file).contains("\nasync fn main()")
+    });
+    let mut seen = 0;
+    for file in programs {
+        let text = page(&file);
+        let (head, body) = text
+            .split_once("\n\nuse ")
+            .expect("a head, and then the code");
+        let (_, sentence) = head
+            .rsplit_once(SENTENCE)
+            .unwrap_or_else(|| panic!("{file} has no {SENTENCE:?}"));
+        let sentence = sentence.replace("\n//! ", " ");
+        for (mark, feature) in MARKS.iter().filter(|(mark, _)| body.contains(mark)) {
+            assert!(
+                sentence.contains(feature),
+                "{file} has {mark}, and no {feature}"
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen > 25, "{seen}");
+}
+
+#[test]
+fn a_row_names_features_and_neither_their_crates_nor_code() {
+    let table = "| you use | crate | features |\n|---|---|---|\n| a | `x` | `one`, on |\n| b | `x` | none: `default-features = false` |\n\
+                 | c | `y` | `two`, also of `tollgate`, with `a_field` `three` |\n";
+    let all = listed(table);
+    let names = |of: &str| all[of].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(
+        (names("x"), names("y")),
+        (vec!["one"], vec!["three", "two"])
+    );
+}
