@@ -38,6 +38,19 @@ pub fn router(service: RateLimitService, health: Health) -> Router {
         .layer(DrainLayer::new())
 }
 
+/// Returns the routes of connections beyond the bound of the port: `/healthcheck`, and 503 for all
+/// else.
+pub(crate) fn spare_router(health: Health) -> Router {
+    Router::new()
+        .route("/healthcheck", get(healthcheck).with_state(health))
+        .fallback(|| async {
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the port has its most connections\n",
+            )
+        })
+}
+
 async fn healthcheck(State(health): State<Health>) -> (StatusCode, &'static str) {
     if health.is_healthy() {
         (StatusCode::OK, "OK")

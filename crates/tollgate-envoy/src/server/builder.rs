@@ -101,7 +101,8 @@ impl ServerBuilder {
     /// each. Debug pages and metrics have a quarter of it each, and at most 64.
     ///
     /// A port with so many connections accepts the next one when another one ends, and closes those
-    /// that have made no call for a second. Each connection takes a file descriptor of the process.
+    /// that have made no call, or have not read, for a second. HTTP then answers health checks on
+    /// up to four more connections. Each connection takes a file descriptor of the process.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.options.max_connections = max.max(1);
         self
@@ -109,6 +110,11 @@ impl ServerBuilder {
 
     /// Sets the most calls at the same time on one connection. The default is 1024. The client
     /// holds further calls back.
+    ///
+    /// The port waits for the rest of four times as many requests. When there are more, the oldest
+    /// one ends with `UNAVAILABLE`. So does a request that has not come whole within ten seconds,
+    /// with `DEADLINE_EXCEEDED`. A connection ends when it resets four times as many calls before
+    /// the server has taken them.
     pub fn max_streams(mut self, max: u32) -> Self {
         self.options.max_streams = max;
         self
@@ -141,12 +147,13 @@ impl ServerBuilder {
             self.http,
             crate::http::router(self.service.clone(), self.health.clone()),
         );
+        let spare = crate::http::spare_router(self.health.clone());
         let debug = routes(self.debug, crate::debug::router(self.service.clone()));
         let mut pages = Vec::new();
-        for (what, page, max_connections) in [
-            ("HTTP", http, most),
-            ("debug pages", debug, few),
-            ("metrics", self.metrics, few),
+        for (what, page, max_connections, spare) in [
+            ("HTTP", http, most, Some(spare)),
+            ("debug pages", debug, few, None),
+            ("metrics", self.metrics, few, None),
         ] {
             let Some((host, port, routes)) = page else {
                 continue;
@@ -159,6 +166,7 @@ impl ServerBuilder {
                 listener: Listener::Tcp(listener),
                 routes,
                 max_connections,
+                spare,
             });
         }
         let listeners = Listeners {

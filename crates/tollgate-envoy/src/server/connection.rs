@@ -21,7 +21,7 @@ use tokio::{
 };
 use tonic::codegen::Service;
 
-use super::unread::Unread;
+use super::{reading::Readings, unread::Unread};
 
 /// The time after which a silent client of HTTP/2 is asked whether it is there, and in which it
 /// must answer.
@@ -36,6 +36,13 @@ const FIRST_CALL: Duration = Duration::from_secs(60);
 
 /// The same where the port has no place for another client.
 const FIRST_CALL_OF_MANY: Duration = Duration::from_secs(1);
+
+/// The longest time of a spare connection. Half of it is for the head of its request.
+const SPARE: Duration = Duration::from_secs(2);
+
+/// The most requests of a gRPC port that have not come whole, and the most calls of a connection
+/// that may be reset before they are taken, for each call that one connection may have.
+const UNREAD: usize = 4;
 
 /// The time that a client has to close a connection on which it has made no call.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -55,6 +62,8 @@ pub(super) struct Lifetimes {
 pub(super) struct Connections {
     builder: Builder<TokioExecutor>,
     routes: Router,
+    /// The requests that have not come whole, where they are bounded for the port.
+    readings: Option<Readings>,
     lifetimes: Lifetimes,
     end: watch::Receiver<bool>,
 }
@@ -68,9 +77,36 @@ impl Connections {
         end: watch::Receiver<bool>,
     ) -> Self {
         let mut served = Self::http(routes, lifetimes, end);
-        served.builder.http2().max_concurrent_streams(max_streams);
+        let max = (max_streams as usize).saturating_mul(UNREAD);
+        served
+            .builder
+            .http2()
+            .max_concurrent_streams(max_streams)
+            // Envoy resets the calls of 20 ms ago: after a pause of this process, all of them come
+            // with their resets. A connection that ends then takes the calls after them along.
+            .max_pending_accept_reset_streams(max);
         Self {
             builder: served.builder.http2_only(),
+            readings: Some(Readings::new(max)),
+            ..served
+        }
+    }
+
+    /// Answers one request over HTTP/1 on each connection, within two seconds.
+    pub(super) fn spare(routes: Router, end: watch::Receiver<bool>) -> Self {
+        let lifetimes = Lifetimes {
+            age: SPARE,
+            idle: SPARE,
+            grace: Duration::ZERO,
+        };
+        let mut served = Self::http(routes, lifetimes, end);
+        served
+            .builder
+            .http1()
+            .keep_alive(false)
+            .header_read_timeout(SPARE / 2);
+        Self {
+            builder: served.builder.http1_only(),
             ..served
         }
     }
@@ -91,6 +127,7 @@ impl Connections {
         Self {
             builder,
             routes,
+            readings: None,
             lifetimes,
             end,
         }
@@ -107,12 +144,14 @@ impl Connections {
         let calls = AtomicU64::new(0);
         let service = service_fn(|request: Request<Incoming>| {
             calls.fetch_add(1, Ordering::Relaxed);
-            self.routes.clone().call(request.map(Body::new))
+            let request = request.map(|body| match &self.readings {
+                Some(readings) => Body::new(readings.body(body)),
+                None => Body::new(body),
+            });
+            self.routes.clone().call(request)
         });
-        let mut connection = pin!(
-            self.builder
-                .serve_connection(TokioIo::new(Unread::new(stream)), service)
-        );
+        let stream = Unread::new(stream, is_full.clone());
+        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
         let grace = tokio::select! {
             result = connection.as_mut() => return log(result),
             grace = self.over(&calls, is_full) => grace,

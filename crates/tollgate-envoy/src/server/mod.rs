@@ -8,6 +8,7 @@ mod grpc;
 mod listen;
 mod options;
 mod port;
+mod reading;
 mod run;
 mod tls;
 mod unread;

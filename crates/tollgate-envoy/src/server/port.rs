@@ -20,6 +20,9 @@ use crate::{Metrics, metrics::Counted};
 /// many.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// The most spare connections of a port. Each one ends within two seconds.
+const MOST_SPARE: usize = 4;
+
 /// The least time between two log lines of one kind.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -29,13 +32,15 @@ pub(super) struct Port {
     pub(super) listener: Listener,
     pub(super) tls: Option<ReloadedTls>,
     pub(super) max_connections: usize,
+    /// Serves some more connections while the port is full.
+    pub(super) spare: Option<Connections>,
 }
 
 impl Port {
     /// Serves until `end`, and then until all calls have ended.
     ///
-    /// A port with its most connections accepts the next one when another one ends. The other ports
-    /// go on.
+    /// A port with its most connections accepts the next one when another one ends, or serves it as
+    /// a spare one. The other ports go on.
     pub(super) async fn serve(
         self,
         served: Connections,
@@ -47,8 +52,10 @@ impl Port {
             listener,
             tls,
             max_connections,
+            spare,
         } = self;
-        let served = Arc::new(served);
+        let (served, spare) = (Arc::new(served), spare.map(Arc::new));
+        let most_spare = (max_connections / 8).clamp(1, MOST_SPARE);
         let mut acceptor = Acceptor {
             what,
             listener,
@@ -57,7 +64,7 @@ impl Port {
             until: None,
             said: None,
         };
-        let mut connections = JoinSet::new();
+        let (mut connections, mut spares) = (JoinSet::new(), JoinSet::new());
         // Clients without a call give way while the port is full.
         let (full, is_full) = watch::channel(false);
         let mut said = None;
@@ -73,13 +80,21 @@ impl Port {
             loop {
                 let has_room = connections.len() < max_connections;
                 full.send_if_modified(|full| std::mem::replace(full, !has_room) == has_room);
+                let spare = spare
+                    .as_ref()
+                    .filter(|_| !has_room && spares.len() < most_spare);
                 let stream = tokio::select! {
                     () = &mut over => break,
                     () = &mut certificates => continue,
                     Some(_) = connections.join_next() => continue,
-                    stream = acceptor.accept(), if has_room => stream,
+                    Some(_) = spares.join_next() => continue,
+                    stream = acceptor.accept(), if has_room || spare.is_some() => stream,
                 };
-                let (served, is_full) = (Arc::clone(&served), is_full.clone());
+                let (served, is_full) = (Arc::clone(spare.unwrap_or(&served)), is_full.clone());
+                let connections = match spare {
+                    Some(_) => &mut spares,
+                    None => &mut connections,
+                };
                 match (stream, &tls) {
                     (Stream::Tcp(stream), None) => {
                         connections.spawn(async move { served.serve(stream, is_full).await })
@@ -96,7 +111,7 @@ impl Port {
                         })
                     }
                 };
-                if connections.len() == max_connections {
+                if spare.is_none() && connections.len() == max_connections {
                     metrics.count(Counted::FullPorts, 1);
                     if is_due(&mut said) {
                         tracing::warn!(
@@ -110,6 +125,7 @@ impl Port {
         }
         drop(acceptor);
         while connections.join_next().await.is_some() {}
+        while spares.join_next().await.is_some() {}
     }
 }
 

@@ -54,6 +54,8 @@ pub(super) struct Page {
     pub(super) listener: Listener,
     pub(super) routes: Router,
     pub(super) max_connections: usize,
+    /// Answers while there are so many connections.
+    pub(super) spare: Option<Router>,
 }
 
 /// The times of connections to pages. The time from one call to the next is that of HTTP/1.
@@ -118,6 +120,7 @@ impl Server {
             listener: grpc,
             tls,
             max_connections: options.max_connections,
+            spare: None,
         };
         calls.spawn(port.serve(connections, metrics.clone(), calls_end));
         for Page {
@@ -125,6 +128,7 @@ impl Server {
             listener,
             routes,
             max_connections,
+            spare,
             ..
         } in pages
         {
@@ -134,6 +138,7 @@ impl Server {
                 listener,
                 tls: None,
                 max_connections,
+                spare: spare.map(|routes| Connections::spare(routes, pages_end.clone())),
             };
             served.spawn(port.serve(connections, metrics.clone(), pages_end.clone()));
         }

@@ -216,6 +216,48 @@ async fn silent_connections_give_way_when_a_port_is_full() {
     }
 }
 
+/// Sends a request over HTTP/1.1. Returns the first line of the answer, which has a short body.
+async fn ask(stream: &mut TcpStream, path: &str) -> String {
+    let text = format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n");
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 4_096];
+    let length = stream.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_port_answers_health_checks() {
+    let server = Running::start_with(service(), |server| server.max_connections(2)).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(server.page("HTTP")).await.unwrap();
+        assert_eq!(ask(&mut stream, "/healthcheck").await, "HTTP/1.1 200 OK");
+        held.push(stream);
+    }
+    // One that says nothing waits too, and each one before the next check.
+    let _silent = TcpStream::connect(server.page("HTTP")).await.unwrap();
+    for _ in 0..5 {
+        let answer = timeout(LIMIT, http(server.page("HTTP"), "GET /healthcheck", "")).await;
+        assert_eq!(answer.unwrap(), (200, "OK".to_owned()));
+        let answer = timeout(LIMIT, http(server.page("HTTP"), "POST /json", "{}")).await;
+        assert_eq!(answer.unwrap().0, 503);
+    }
+    server.health.set(Component::Store, false).await;
+    let answer = timeout(LIMIT, http(server.page("HTTP"), "GET /healthcheck", "")).await;
+    assert_eq!(answer.unwrap().0, 500);
+    // The connections that fill the port have kept their places.
+    for stream in &mut held {
+        let line = ask(stream, "/healthcheck").await;
+        assert_eq!(line, "HTTP/1.1 500 Internal Server Error");
+    }
+    drop(held);
+    let served = async { while http(server.page("HTTP"), "POST /json", "{}").await.0 == 503 {} };
+    timeout(LIMIT, served)
+        .await
+        .expect("the port has places again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_beyond_the_bound_is_served_when_another_one_ends() {
     let service = service();

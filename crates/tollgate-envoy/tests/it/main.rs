@@ -10,6 +10,7 @@ mod debug;
 mod deployment;
 mod ending;
 mod fixtures;
+mod flood;
 mod generated;
 mod health;
 mod http;
