@@ -24,6 +24,7 @@ fn policies(algorithm: Algorithm) -> Vec<Policy> {
         plain.clone(),
         plain.clone().at_level(2).at_branch(3),
         plain.clone().unranked(),
+        plain.clone().unranked().hidden(),
     ]
     .into_iter()
     .chain(plain.with_quota(Quota::new(0, period)))

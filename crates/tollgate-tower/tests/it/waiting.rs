@@ -7,7 +7,7 @@ use std::{
 
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::{Cost, Limiter, Policy, Quota, store::StoreFuture};
+use tollgate::{Cost, Costs, Limiter, Policy, Quota, store::StoreFuture};
 use tollgate_tower::{
     HandlerLimiter, JointDecision, LimiterSource, RateLimitLayer, RequestLimiter,
     key::{Global, Header},
@@ -351,6 +351,91 @@ async fn a_limit_that_is_tried_out_delays_nobody() {
             );
         }
     }
+}
+
+/// Returns the seconds that a request of these costs waits in each kind of layer, and in the limiters
+/// of handlers.
+async fn seconds_in_queue(limiter: &Limiter, costs: [(&'static str, u64); 3]) -> Vec<u64> {
+    let costs = Costs::from(costs);
+    let builder = || RateLimitLayer::builder(limiter.clone(), Global);
+    let max = Duration::from_secs(60);
+    let (asked, each) = (costs.clone(), || {
+        let costs = costs.clone();
+        move |_: &http::request::Parts| costs.clone()
+    });
+    let decided = limiter.clone();
+    let joint = LimiterSource::from_decider(move |_, _| {
+        let (limiter, costs) = (decided.clone(), asked.clone());
+        Ok(StoreFuture::pending(async move {
+            let decision = limiter.check("all").cost(costs).await?;
+            Ok(Some(JointDecision::allowed().with(
+                limiter,
+                "all".into(),
+                decision,
+            )))
+        }))
+    });
+    let layers = [
+        builder().costs(each()).build(),
+        builder().costs(each()).wait(max).build(),
+        RateLimitLayer::new(joint, Global),
+    ];
+    let mut seconds = Vec::new();
+    for layer in &layers {
+        let start = Instant::now();
+        assert_eq!(statuses(layer, 1).await, [StatusCode::OK]);
+        seconds.push(start.elapsed().as_secs());
+        fill(limiter).await;
+    }
+    for builder in [builder(), builder().wait(max)] {
+        let handler: HandlerLimiter<String> = builder.build().handler_limiter(limiter.clone());
+        let (mut parts, ()) = request().into_parts();
+        let start = Instant::now();
+        let admitted = handler.check_costs(&mut parts, "all", costs.clone()).await;
+        assert!(admitted.is_ok());
+        seconds.push(start.elapsed().as_secs());
+        fill(limiter).await;
+    }
+    for builder in [builder(), builder().wait(max)] {
+        let layer = builder.reserve(each()).build();
+        let start = Instant::now();
+        let response = layer.layer(hello()).oneshot(request()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        seconds.push(start.elapsed().as_secs());
+        drop(response);
+        fill(limiter).await;
+    }
+    seconds
+}
+
+/// Leaves three seconds in the queue `slow` and four in the queue `slower`.
+async fn fill(limiter: &Limiter) {
+    limiter.reset("all").await.unwrap();
+    let full = Costs::from([("slow", 3), ("slower", 2), ("wide", 0)]);
+    assert!(limiter.check("all").cost(full).await.unwrap().is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_in_the_queues_that_it_spends_from_and_in_no_other() {
+    let limiter = Limiter::new(
+        tokio_clock_store(),
+        [
+            Policy::leaky_bucket("slow", Quota::per_second(1).with_burst(9)),
+            Policy::fixed_window("wide", Quota::per_day(1_000)),
+            Policy::leaky_bucket(
+                "slower",
+                Quota::one_every(Duration::from_secs(2)).with_burst(9),
+            ),
+        ],
+    );
+    fill(&limiter).await;
+    for (slow, slower, expected) in [(0, 0, 0), (1, 0, 3), (0, 1, 4), (1, 1, 4)] {
+        let costs = [("slow", slow), ("wide", 1), ("slower", slower)];
+        let seconds = seconds_in_queue(&limiter, costs).await;
+        assert_eq!(seconds, [expected; 7], "{costs:?}");
+    }
+    // A peek reports the wait of a request that would come now.
+    assert_eq!(limiter.peek("all").await.unwrap().delay().as_secs(), 4);
 }
 
 /// A client that knows the limit of a server waits instead of exceeding it.

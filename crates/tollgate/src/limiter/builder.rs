@@ -246,7 +246,8 @@ impl<P> LimiterBuilder<P> {
     /// # Errors of a check
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when it has a customer and a priority, or a
-    /// [leased](crate::Policy::leased) policy that is ranked.
+    /// [leased](crate::Policy::leased) policy that is ranked. Without this option, also when it has a
+    /// customer: it would have no share.
     pub fn fair_shares(mut self) -> Self {
         self.is_fair = true;
         self

@@ -121,8 +121,14 @@ impl Limiter {
     /// Returns the charge of a check under its priority, or its customer's.
     pub(super) fn rank(&self, key: &Key, costs: &Costs, charge: Charge) -> Result<Charge, Error> {
         let (policies, inner) = (self.policies(), self.inner());
-        let (Some(shares), Some(customer)) = (&inner.fair_shares, costs.customer()) else {
+        let Some(customer) = costs.customer() else {
             return costs.priority().rank(policies, charge);
+        };
+        let Some(shares) = &inner.fair_shares else {
+            return Err(Error::config(
+                "a check has a customer, and the limiter has no fair shares: build it with LimiterBuilder::fair_shares, or \
+                 leave the customer out",
+            ));
         };
         if costs.priority() != Priority::CRITICAL {
             return Err(Error::config(format!(

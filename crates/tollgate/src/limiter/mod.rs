@@ -244,6 +244,26 @@ impl Limiter {
         self.inner.is_in_process
     }
 
+    /// Returns whether the limiter has [fair shares](LimiterBuilder::fair_shares): whether its checks
+    /// may name a [customer](crate::Costs::with_customer).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use tollgate::{Cost, Costs, Customer, ErrorKind, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_hour(100)));
+    /// assert!(!limiter.has_fair_shares());
+    /// let costs = Costs::new(Cost::ONE).with_customer(Customer::new("acme"));
+    /// let error = limiter.check("all").cost(costs).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Config);
+    /// assert!(error.to_string().contains("the limiter has no fair shares"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn has_fair_shares(&self) -> bool {
+        self.inner.fair_shares.is_some()
+    }
+
     /// Returns whether both limiters decide alike on the same state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) && self.policies == other.policies

@@ -248,8 +248,8 @@ impl Costs {
         self.priority
     }
 
-    /// Sets who asks, for a limiter with [fair shares](crate::LimiterBuilder::fair_shares). Others
-    /// ignore it, and so do a refund and a commit.
+    /// Sets who asks, for a limiter with [fair shares](crate::LimiterBuilder::fair_shares). A check
+    /// with a customer fails on any other limiter. A refund and a commit ignore it.
     ///
     /// A check with a customer has no priority of its own.
     #[must_use]

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use crate::{
-    Error, ErrorKind, Policy, PolicySet,
-    model::{Ceiling, charge::Charge},
+    Cost, Error, ErrorKind, Policy, PolicySet,
+    model::{Ceiling, charge::Charge, policy_set::beyond_hidden},
 };
 
 /// Ranks a check: it may spend up to a share of each burst, and leaves the rest to checks of a
@@ -129,11 +129,14 @@ impl Priority {
                 self.units_of_policy(policy),
             );
             if cost > units && cost <= burst {
-                let message = format!(
-                    "cost {cost} exceeds the {units} units that a priority of {} % may spend of policy {}",
-                    self.0,
-                    policy.name()
-                );
+                let message = match policy.is_hidden() {
+                    true => beyond_hidden(Cost::new(cost)),
+                    false => format!(
+                        "cost {cost} exceeds the {units} units that a priority of {} % may spend of policy {}",
+                        self.0,
+                        policy.name()
+                    ),
+                };
                 return Err(Error::new(ErrorKind::CostExceedsBurst, message));
             }
         }

@@ -188,11 +188,9 @@ impl Waiter<'_> {
         }
     }
 
-    /// Waits for the delay of an admitted request. In a queue that it spends nothing of, it has no
-    /// turn.
+    /// Waits for the delay of an admitted request.
     async fn wait_delay(&self, decision: Decision) -> Decision {
-        let spent = decision.states().filter(|state| state.cost() > Cost::ZERO);
-        let delay = spent.map(|state| state.delay()).max().unwrap_or_default();
+        let delay = decision.delay();
         if delay.is_zero() {
             return decision;
         }

@@ -2,6 +2,8 @@
 //! Nothing here is of one algorithm: each has its own file. The choice among them is made in
 //! `state.rs`.
 
+use std::ops::Range;
+
 use super::{
     StoredState, debt,
     table::{Numbers, PolicyLevel, Words},
@@ -173,6 +175,13 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// is paid, in microseconds.
     fn delay_us(_policy: &Policy, _words: &Words, _charged: u64) -> u64 {
         0
+    }
+
+    /// Returns the period whose units count at `now_us`, in microseconds on the clock of the store.
+    /// `more_us` is the time until there are more units, and 0 when none is spent. `None` where units
+    /// come back one by one, and before a period has begun.
+    fn period_us(_policy: &Policy, _now_us: u64, _more_us: u64) -> Option<Range<u64>> {
+        None
     }
 
     /// Returns the end of the places of a request: two numbers that the refund of the script takes.

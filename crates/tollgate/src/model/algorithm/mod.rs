@@ -74,7 +74,9 @@ pub(crate) use meter::Refund;
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::Settled;
 use table::{Facts, Row};
-pub(crate) use table::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers, unspent};
+pub(crate) use table::{
+    Numbers, PolicyLevel, Words, delay_us, end_of, numbers, period_us, unspent,
+};
 pub(crate) use table::{args, ceiling_args, later, lowered, most_spent};
 
 // A row has the documentation, the variant with a sample of its arguments, the name of its files

@@ -4,6 +4,8 @@
 //! The functions derive the numbers that a caller sees from the words of a level.
 //! The rows stand in `mod.rs`. What a row of a script is made of is in `redis/protocol/script/`.
 
+use std::ops::Range;
+
 use super::State;
 use super::{Algorithm, Meter, ROWS, by_algorithm};
 use crate::{
@@ -293,6 +295,11 @@ pub(crate) fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>)
 /// turn in a queue, or until the debt into which it went is paid.
 pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::delay_us(policy, &level.words, charged))
+}
+
+/// Returns the period whose units a policy counts, see [`Meter::period_us`].
+pub(crate) fn period_us(policy: &Policy, now_us: u64, more_us: u64) -> Option<Range<u64>> {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::period_us(policy, now_us, more_us))
 }
 
 /// Returns the end of the places of a request, see [`Meter::end_of`].

@@ -2,6 +2,8 @@
 //! it.
 //! When a window opens is decided in the file of each: fixed, from the first hit, or by a calendar.
 
+use std::ops::Range;
+
 use super::{
     Meter, Refund, StoredState,
     stored::{self, doubles, whole},
@@ -19,6 +21,9 @@ pub(crate) struct Window<O> {
 /// The start of a window, and what its policy does not say of its end. Decides when a window begins
 /// and ends.
 pub(crate) trait Opening: Copy + Default {
+    /// A window begins with the first units that are spent in it, and not by itself.
+    const BEGINS_WITH_UNITS: bool = false;
+
     /// Returns the window that counts at `now_us`, and whether it had to be mended.
     fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool);
 
@@ -149,6 +154,15 @@ impl<O: Opening> Meter for Window<O> {
             reset_us: used_left,
             more_us: used_left,
         }
+    }
+
+    fn period_us(policy: &Policy, now_us: u64, more_us: u64) -> Option<Range<u64>> {
+        let opening = match more_us {
+            0 if O::BEGINS_WITH_UNITS => return None,
+            0 => O::settle(Self::default(), policy, now_us).0.opening,
+            _ => O::ending(policy, now_us + more_us, now_us),
+        };
+        Some(opening.start_us()..opening.end_us(policy))
     }
 
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {

@@ -13,6 +13,8 @@ pub(crate) struct Hit {
 }
 
 impl Opening for Hit {
+    const BEGINS_WITH_UNITS: bool = true;
+
     #[inline]
     fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
         let (start_us, count) = (window.opening.start_us, window.count);

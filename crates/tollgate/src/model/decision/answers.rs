@@ -1,7 +1,10 @@
 //! Makes two things of a decision: the error of a denial, and the state of a key without a check.
 //! The decision itself is in `mod.rs`.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use super::{Decision, PolicyState};
 use crate::{ErrorKind, PolicySet};
@@ -133,6 +136,12 @@ impl KeyState {
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.0.delay()
+    }
+
+    /// Returns when the store answered, by its own clock, as [`Decision::decided_at`] does.
+    #[must_use]
+    pub fn decided_at(&self) -> Option<SystemTime> {
+        self.0.decided_at()
     }
 
     /// Returns the policies.

@@ -6,11 +6,15 @@ mod answers;
 mod branch;
 #[cfg(feature = "test-util")]
 mod scripted;
+mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, time::Duration};
-use std::{sync::LazyLock, time::Instant};
+use std::{
+    fmt,
+    sync::LazyLock,
+    time::{Duration, Instant, SystemTime},
+};
 
 use crate::{
     Cost, ErrorKind, Policy, PolicySet,
@@ -22,6 +26,8 @@ use crate::{
 };
 use crate::{clock::micros, runtime};
 pub use answers::{Denied, KeyState};
+pub use state::PolicyState;
+use state::instant;
 
 /// The outcome of a check: allowed or denied, and what every policy has left.
 ///
@@ -52,7 +58,8 @@ pub struct Decision {
     /// took 1.49 × governor's time instead of 1.40 ×.
     degraded: u8,
     /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 3 for
-    /// a denial by a policy that blocks, 0 for every other one. No `enum`, for the same reason.
+    /// a denial by a policy that blocks, 4 for a look that would be admitted, 0 for every other one.
+    /// No `enum`, for the same reason.
     in_process: u8,
 }
 
@@ -71,6 +78,9 @@ const LEASED: u8 = 2;
 
 /// Marks a denial by a policy that blocks.
 const BLOCKED: u8 = 3;
+
+/// Marks a look. Its delays are those of a request that would come now.
+const LOOK: u8 = 4;
 
 impl Decision {
     #[inline]
@@ -108,6 +118,7 @@ impl Decision {
                 .under_those_of(self.charge())
                 .into_each();
             (self.cost, self.levels) = (Cost::ZERO, self.levels.with_each(each));
+            self.in_process = LOOK;
         }
         self
     }
@@ -222,10 +233,27 @@ impl Decision {
     }
 
     /// Returns how long to wait before the work on an allowed request starts: until its turn in
-    /// every [leaky bucket](crate::Algorithm::LeakyBucket) of the set. For a caller of
+    /// every [leaky bucket](crate::Algorithm::LeakyBucket) that it spends from. For a caller of
     /// [`wait`](crate::limiter::CheckBuilder::wait) that went into debt: until the debt is paid.
     ///
-    /// Zero in all other cases, and for a denial.
+    /// Zero in all other cases, and for a denial. A request whose cost for a queue is zero has no
+    /// place in it, and does not wait for those that have.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Costs, Limiter, MemoryStore, Policy, Quota, store::Clock};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let mails = Policy::leaky_bucket("mails", Quota::per_second(1).with_burst(5));
+    /// let limiter = Limiter::new(store, [mails, Policy::fixed_window("calls", Quota::per_day(100))]);
+    /// assert_eq!(limiter.check("acme").cost(3).await?.delay(), Duration::ZERO);
+    /// assert_eq!(limiter.check("acme").await?.delay(), Duration::from_secs(3));
+    ///
+    /// let without_mail = Costs::from([("mails", 0), ("calls", 1)]);
+    /// assert_eq!(limiter.check("acme").cost(without_mail).await?.delay(), Duration::ZERO);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.states()
@@ -264,6 +292,34 @@ impl Decision {
         }
     }
 
+    /// Returns when the store decided, by its own clock. `None` if it did not say: a server does not
+    /// for a token bucket or a queue that is alone, and nobody knows the time of a decision that no
+    /// store made.
+    ///
+    /// A wait of the decision counts from this time: a window ends at
+    /// `decided_at() + next_unit_after()`, to the microsecond. A clock that is read later says so
+    /// much more.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(3_600_250_000)).build();
+    /// let limiter = Limiter::new(store, Policy::fixed_window("hourly", Quota::per_hour(10)));
+    /// let decision = limiter.check("acme").await?;
+    /// let decided_at = decision.decided_at().unwrap();
+    /// assert_eq!(decided_at, UNIX_EPOCH + Duration::from_micros(3_600_250_000));
+    ///
+    /// let hourly = decision.state("hourly").unwrap();
+    /// assert_eq!(decided_at + hourly.next_unit_after(), UNIX_EPOCH + Duration::from_secs(7_200));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn decided_at(&self) -> Option<SystemTime> {
+        Some(self.at_us()).filter(|&at_us| at_us > 0).map(instant)
+    }
+
     /// Returns the policies that were checked.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
@@ -290,6 +346,7 @@ impl Decision {
                     delay_us: 0,
                     cost: charge.of(at).units(),
                     kept: 0,
+                    at_us: self.at_us(),
                 };
                 if self.is_blocked() {
                     return state;
@@ -305,7 +362,8 @@ impl Decision {
                     state.numbers.retry_us = covered_us;
                     state.numbers.reset_us = state.numbers.reset_us.max(covered_us);
                 }
-                if is_allowed {
+                // Who spends nothing of a queue has no place in it.
+                if is_allowed && (state.cost > 0 || self.in_process == LOOK) {
                     state.delay_us = delay_us(policy, &level, state.cost);
                 }
                 state
@@ -347,20 +405,14 @@ impl Decision {
         if self.policies.len() == 1 {
             return self.states().next();
         }
-        self.states().max_by(|a, b| {
-            // Compares the shares as products, which is exact.
-            let share = |state: &PolicyState<'_>, of: &PolicyState<'_>| {
-                u128::from(state.remaining()) * u128::from(of.policy().quota().burst())
-            };
-            let by_share = || share(b, a).cmp(&share(a, b));
-            let by_more = || a.next_unit_after().cmp(&b.next_unit_after());
-            let by_wait = || a.retry_after().cmp(&b.retry_after());
-            a.is_exceeded()
-                .cmp(&b.is_exceeded())
-                .then_with(by_wait)
-                .then_with(by_share)
-                .then_with(by_more)
-        })
+        strictest_of(self.states())
+    }
+
+    /// Returns the [strictest](Self::strictest) policy among those that are not
+    /// [hidden](crate::Policy::hidden), for a response that shows one policy. `None` when all are.
+    #[must_use]
+    pub fn strictest_shown(&self) -> Option<PolicyState<'_>> {
+        strictest_of(self.states().filter(|state| !state.policy().is_hidden()))
     }
 
     pub(crate) fn levels(&self) -> &PolicyLevels {
@@ -449,6 +501,24 @@ impl Decision {
     }
 }
 
+/// Returns the state that limits a key most, see [`Decision::strictest`].
+fn strictest_of<'a>(states: impl Iterator<Item = PolicyState<'a>>) -> Option<PolicyState<'a>> {
+    states.max_by(|a, b| {
+        // Compares the shares as products, which is exact.
+        let share = |state: &PolicyState<'_>, of: &PolicyState<'_>| {
+            u128::from(state.remaining()) * u128::from(of.policy().quota().burst())
+        };
+        let by_share = || share(b, a).cmp(&share(a, b));
+        let by_more = || a.next_unit_after().cmp(&b.next_unit_after());
+        let by_wait = || a.retry_after().cmp(&b.retry_after());
+        a.is_exceeded()
+            .cmp(&b.is_exceeded())
+            .then_with(by_wait)
+            .then_with(by_share)
+            .then_with(by_more)
+    })
+}
+
 /// Derives the numbers of a policy whose last `kept` units are left to higher priorities. Where the
 /// rank can have nothing, the time until one unit more is that until it can have one.
 fn ranked(policy: &Policy, level: &PolicyLevel, ask: Ask, kept: u64) -> Numbers {
@@ -477,112 +547,6 @@ impl fmt::Debug for Decision {
             .field("degraded", &self.degraded())
             .field("cost", &self.cost.units())
             .field("states", &self.states().collect::<Vec<_>>())
-            .finish()
-    }
-}
-
-/// Describes one policy for a key at the moment of a decision, after the charge if there was one.
-#[derive(Clone, Copy)]
-pub struct PolicyState<'a> {
-    policy: &'a Policy,
-    is_exceeded: bool,
-    numbers: Numbers,
-    delay_us: u64,
-    cost: u64,
-    /// The units that are left to higher priorities.
-    kept: u64,
-}
-
-impl<'a> PolicyState<'a> {
-    /// Returns the policy.
-    #[must_use]
-    pub fn policy(&self) -> &'a Policy {
-        self.policy
-    }
-
-    /// Returns whether this policy denies the request.
-    #[must_use]
-    pub fn is_exceeded(&self) -> bool {
-        self.is_exceeded
-    }
-
-    /// Returns the units that the request spends from this policy, or would have spent.
-    #[must_use]
-    pub fn cost(&self) -> Cost {
-        Cost::new(self.cost)
-    }
-
-    /// Returns how many more requests of cost one, and of the same [priority](crate::Priority),
-    /// would pass at this instant.
-    #[must_use]
-    pub fn remaining(&self) -> u64 {
-        self.numbers.remaining.saturating_sub(self.kept)
-    }
-
-    /// Returns the units of the burst that are spent, by requests of every priority. In a debt that
-    /// is the whole burst.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Priority, Quota};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("fleet", Quota::per_hour(10)));
-    /// let _ = limiter.check("all").cost(7).await?;
-    /// let background = Costs::new(Cost::ONE).with_priority(Priority::BACKGROUND);
-    /// let denied = limiter.check("all").cost(background).await?;
-    /// let fleet = denied.state("fleet").unwrap();
-    /// assert_eq!((fleet.remaining(), fleet.spent()), (0, 7));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn spent(&self) -> u64 {
-        self.policy
-            .quota_ref()
-            .burst()
-            .saturating_sub(self.numbers.remaining)
-    }
-
-    /// Returns how long until the denied request would fit, if no other request spends.
-    ///
-    /// `Some`, and never zero, exactly when [`is_exceeded`](Self::is_exceeded) and the quota does
-    /// not [block](crate::Quota::is_blocked).
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        // A state that another program wrote may deny although the arithmetic finds no wait.
-        let can_wait = self.is_exceeded && !self.policy.quota_ref().is_blocked();
-        can_wait.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
-    }
-
-    /// Returns how long until the turn of the allowed request in this [leaky
-    /// bucket](crate::Algorithm::LeakyBucket), or until the debt of the policy is paid.
-    ///
-    /// Zero for a denial, and for a policy that is neither a leaky bucket nor in debt.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        Duration::from_micros(self.delay_us)
-    }
-
-    /// Returns how long until the whole burst is available, if no request spends.
-    #[must_use]
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.numbers.reset_us)
-    }
-
-    /// Returns how long until one unit more than [`remaining`](Self::remaining) is available. Zero
-    /// when nothing is spent. The parameter `t` of the `RateLimit` header field has this time.
-    #[must_use]
-    pub fn next_unit_after(&self) -> Duration {
-        Duration::from_micros(self.numbers.more_us)
-    }
-}
-
-impl fmt::Debug for PolicyState<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PolicyState")
-            .field("policy", &self.policy.name())
-            .field("remaining", &self.remaining())
-            .field("retry_after", &self.retry_after())
-            .field("reset_after", &self.reset_after())
             .finish()
     }
 }

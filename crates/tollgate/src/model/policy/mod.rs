@@ -40,7 +40,7 @@ pub(crate) const MAX_POLICIES: usize = 8;
 /// ([`at_level`](Self::at_level)), or one of several branches ([`at_branch`](Self::at_branch)).
 ///
 /// A name has 1 to 64 characters of `A-Z a-z 0-9 - _ . /`. Clients see it in the `RateLimit`
-/// response headers.
+/// response headers, unless the policy is [hidden](Self::hidden).
 ///
 /// The constructors are `const` and panic, so that a wrong literal fails the build. Use
 /// [`try_new`](Self::try_new) for values that are known only at run time.
@@ -74,6 +74,7 @@ pub struct Policy {
     reach: u8,
     lease: Terms,
     is_ranked: bool,
+    is_hidden: bool,
     name: Name,
 }
 
@@ -229,6 +230,7 @@ impl Policy {
             reach: 0,
             lease: Terms::NONE,
             is_ranked: true,
+            is_hidden: false,
             name,
         }
     }
@@ -249,6 +251,34 @@ impl Policy {
     #[must_use]
     pub const fn is_ranked(&self) -> bool {
         self.is_ranked
+    }
+
+    /// Hides this policy from clients: it is enforced, and no response shows its name or its
+    /// numbers.
+    ///
+    /// Use it for a limit against floods, beside the quotas that clients keep to: an attacker who
+    /// reads where the limit is stays below it. A request that the policy denies gets the status of
+    /// a denial and `Retry-After`, because an honest client needs the wait. Metrics, logs,
+    /// [`Decision`](crate::Decision)s and the tools of operators show the policy as any other.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// const FLOOD: Policy = Policy::token_bucket("flood", Quota::per_second(50)).hidden();
+    /// assert!(FLOOD.is_hidden());
+    /// assert_eq!(FLOOD.to_string(), "flood=50/s, token_bucket, hidden");
+    /// ```
+    #[must_use]
+    pub const fn hidden(mut self) -> Self {
+        self.is_hidden = true;
+        self
+    }
+
+    /// Returns whether responses to clients leave this policy out: `true` when it is
+    /// [hidden](Self::hidden).
+    #[must_use]
+    pub const fn is_hidden(&self) -> bool {
+        self.is_hidden
     }
 
     /// Returns the name, as it appears in Redis keys and in the `RateLimit` headers.
@@ -522,7 +552,8 @@ impl fmt::Debug for Policy {
             write!(f, ", branch {}", self.branch())?;
         }
         f.write_str(if self.is_leased() { ", leased" } else { "" })?;
-        f.write_str(if self.is_ranked { "" } else { ", unranked" })
+        f.write_str(if self.is_ranked { "" } else { ", unranked" })?;
+        f.write_str(if self.is_hidden { ", hidden" } else { "" })
     }
 }
 

@@ -25,15 +25,16 @@ impl fmt::Display for Policy {
             write_length(f, lease.generation_us())?;
             write!(f, ", 1/{})", lease.divisor())?;
         }
-        f.write_str(if self.is_ranked() { "" } else { ", unranked" })
+        f.write_str(if self.is_ranked() { "" } else { ", unranked" })?;
+        f.write_str(if self.is_hidden() { ", hidden" } else { "" })
     }
 }
 
 impl FromStr for Policy {
     type Err = Error;
 
-    /// Parses `NAME=QUOTA, ALGORITHM`, with `level N`, `branch N`, `leased(GENERATION, 1/SHARE)`
-    /// and `unranked` behind it in any order.
+    /// Parses `NAME=QUOTA, ALGORITHM`, with `level N`, `branch N`,
+    /// `leased(GENERATION, 1/SHARE)`, `unranked` and `hidden` behind it in any order.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -97,6 +98,8 @@ impl FromStr for Policy {
                 );
             } else if part == "unranked" {
                 policy = policy.unranked();
+            } else if part == "hidden" {
+                policy = policy.hidden();
             } else {
                 return Err(wrong(&format!("has the unknown part {part:?}")));
             }

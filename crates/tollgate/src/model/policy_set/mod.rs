@@ -395,6 +395,9 @@ impl PolicySet {
         // The smallest burst is named, so that a cost that is lowered to it fits.
         match exceeding.min_by_key(|(policy, _)| policy.quota().burst()) {
             None => Ok(()),
+            Some((policy, cost)) if policy.is_hidden() => {
+                Err(Error::new(ErrorKind::CostExceedsBurst, beyond_hidden(cost)))
+            }
             Some((policy, cost)) => Err(Error::new(
                 ErrorKind::CostExceedsBurst,
                 format!(
@@ -406,6 +409,12 @@ impl PolicySet {
             )),
         }
     }
+}
+
+/// Says that a cost never fits a hidden policy. A client may read it, so it names no number of the
+/// policy.
+pub(crate) fn beyond_hidden(cost: Cost) -> String {
+    format!("cost {} exceeds what one request may spend", cost.units())
 }
 
 impl From<Policy> for PolicySet {

@@ -13,7 +13,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use crate::{
     Algorithm, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store, clock::Clock,
-    store::Check,
+    limiter::KeyState, store::Check,
 };
 
 /// A store, a key, and a policy that a test can replace.
@@ -74,6 +74,11 @@ impl Bench {
 
     fn admits(&self, cost: u64) -> bool {
         self.check(cost).is_allowed()
+    }
+
+    /// Returns the delay of a request that would come now.
+    fn delay(&self) -> Duration {
+        KeyState::new(self.check(0)).delay()
     }
 
     /// Spends single units until one is denied. Returns the number of admitted units.
