@@ -22,7 +22,7 @@ use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     RateLimitLayer,
-    key::{ForwardedIp, Network, TrustedProxies},
+    key::{ForwardedIp, TrustedProxies},
 };
 
 const CLIENT: Policy = Policy::token_bucket("client", Quota::per_minute(2));
@@ -31,11 +31,7 @@ const CLIENT: Policy = Policy::token_bucket("client", Quota::per_minute(2));
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     let trusted = env::var("TRUSTED").unwrap_or_else(|_| "127.0.0.0/8,::1".to_owned());
-    let networks = trusted
-        .split(',')
-        .map(str::parse)
-        .collect::<Result<Vec<Network>, _>>()?;
-    let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(networks));
+    let client = ForwardedIp::x_forwarded_for(TrustedProxies::parse(&trusted)?);
 
     // The extractor also returns the address, for example for a log.
     let extractor = client.clone();

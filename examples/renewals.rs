@@ -9,8 +9,8 @@
 //! curl -i -H 'X-Api-Key: bob' http://127.0.0.1:3000/
 //! ```
 //!
-//! The fourth request of `ann` gets 429. `Retry-After` is the time to her next 17th at 09:30, and so is
-//! `reset` on the usage page. `bob` has 30 days from the second in which he signed. When he signs
+//! The fourth request of `ann` gets 429. `Retry-After` is the time to her next 17th at 09:30, which is
+//! `reset` on the usage page. `start` is her last one. `bob` has 30 days from the second in which he signed. When he signs
 //! again, his periods move, and what he has spent still counts.
 //!
 //! Features: `calendar` of `tollgate`, beside the defaults.

@@ -71,6 +71,36 @@ pub trait Gate<S: Service<Request<B>>, B>: Clone {
     fn fail(pass: &mut Self::Pass);
 }
 
+/// Has no implementation: a builder is no layer. Its error says what makes one of it.
+#[diagnostic::on_unimplemented(
+    message = "`{B}` is a builder and not yet a layer: call `.build()`",
+    label = "`.build()` is missing"
+)]
+pub trait IsLayer<B> {}
+
+/// Stands for a builder in [`IsLayer`]: the compiler would report the missing `Layer` of the builder
+/// itself.
+#[derive(Debug)]
+pub struct Unbuilt;
+
+/// Lets the compiler say what is missing where a builder stands in the place of a layer.
+macro_rules! is_no_layer {
+    ($Builder:ident<$($Of:ident),+>) => {
+        #[doc(hidden)]
+        impl<S, $($Of),+> tower_layer::Layer<S> for $Builder<$($Of),+>
+        where
+            crate::gate::Unbuilt: crate::gate::IsLayer<Self>,
+        {
+            type Service = S;
+
+            fn layer(&self, inner: S) -> S {
+                inner
+            }
+        }
+    };
+}
+pub(crate) use is_no_layer;
+
 /// Says what happens to a request next.
 #[derive(Debug)]
 pub enum Verdict<P, W, A> {
@@ -332,6 +362,8 @@ pub(crate) type FromParts<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
 pub(crate) struct GateOptions<R> {
     pub(crate) responder: R,
     pub(crate) exempt: Option<FromParts<bool>>,
+    /// Selects the requests that are limited, apart from those that are exempt.
+    pub(crate) only: Option<FromParts<bool>>,
     pub(crate) retry_jitter: Duration,
     pub(crate) labels: MetricLabels,
     has_logged_misconfiguration: AtomicBool,
@@ -342,6 +374,7 @@ impl GateOptions<Problem> {
         Self {
             responder: Problem::new(),
             exempt: None,
+            only: None,
             retry_jitter,
             labels: MetricLabels::default(),
             has_logged_misconfiguration: AtomicBool::new(false),
@@ -359,6 +392,7 @@ impl<R> GateOptions<R> {
         let Self {
             responder: before,
             exempt,
+            only,
             retry_jitter,
             labels,
             has_logged_misconfiguration,
@@ -367,6 +401,7 @@ impl<R> GateOptions<R> {
             GateOptions {
                 responder,
                 exempt,
+                only,
                 retry_jitter,
                 labels,
                 has_logged_misconfiguration,
@@ -378,6 +413,7 @@ impl<R> GateOptions<R> {
     #[inline]
     pub(crate) fn is_exempt(&self, parts: &Parts) -> bool {
         self.exempt.as_ref().is_some_and(|exempt| exempt(parts))
+            || self.only.as_ref().is_some_and(|only| !only(parts))
     }
 
     /// Returns a random time, which is added to the wait of a client.

@@ -123,11 +123,9 @@ impl OuterWait {
         self.wait
     }
 
-    /// Returns the name of the policy that the client waits for.
-    pub(crate) fn policy(&self) -> &str {
-        self.policies
-            .iter()
-            .nth(self.index)
-            .map_or("", |policy| policy.name())
+    /// Returns the name of the policy that the client waits for, unless it is hidden.
+    pub(crate) fn policy(&self) -> Option<&str> {
+        let policy = self.policies.iter().nth(self.index)?;
+        (!policy.is_hidden()).then(|| policy.name())
     }
 }

@@ -137,6 +137,11 @@ impl RequestRules {
                 "the rules have fair shares, under which requests have no priority of the layer",
             ));
         }
+        if check.costs().customer().is_some() {
+            return Err(KeyError::misconfigured(
+                "the customer of the layer has no share of the limits of rules: write fair_shares into the rules",
+            ));
+        }
         let mut has_networks = true;
         if let Some(networks) = set.networks(&self.domain) {
             let address = self.client_ip.address(parts)?;

@@ -187,3 +187,21 @@ impl fmt::Debug for RuleLimiter {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(not(feature = "http"))]
+impl RuleLimiter {
+    /// Says which feature the method needs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn for_requests<N: NeedsHttp>(&self, _: N) -> N {
+        unreachable!("no type implements the trait")
+    }
+}
+
+/// Has no implementation. Its error names the feature.
+#[cfg(not(feature = "http"))]
+#[diagnostic::on_unimplemented(
+    message = "`RuleLimiter::for_requests` needs the feature `http` of the crate tollgate-rules",
+    label = "needs the feature `http`, or `axum` or `tonic`"
+)]
+pub trait NeedsHttp {}

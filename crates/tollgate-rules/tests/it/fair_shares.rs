@@ -82,6 +82,23 @@ async fn a_layer_with_priorities_is_refused_beside_fair_shares() {
     assert_eq!(response.status(), 500);
 }
 
+#[tokio::test]
+async fn a_layer_with_customers_is_refused_with_and_without_fair_shares() {
+    for yaml in [PLAIN.to_owned(), format!("{PLAIN}{FAIR}")] {
+        let limits = limiter(&yaml)
+            .for_requests("d")
+            .descriptors(Actions::new().fixed("service", "all"));
+        let layer = RateLimitLayer::builder(limits, Global)
+            .customer(Global)
+            .build();
+        let service = layer.layer(service_fn(|_: Request<()>| async {
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }));
+        let response = service.oneshot(Request::new(())).await.unwrap();
+        assert_eq!(response.status(), 500);
+    }
+}
+
 #[test]
 fn mistakes_name_the_field_and_the_value() {
     let error = |yaml: &str| refused(yaml).to_string();

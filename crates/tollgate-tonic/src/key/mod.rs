@@ -8,6 +8,7 @@
 //! | [`PeerIp`] | the IP address of the other end of the connection |
 //! | [`ForwardedIp`] | the IP address of the client in front of your proxies |
 //! | [`Metadata`] | the value of a metadata entry, for example an API key |
+//! | [`Bearer`] | the token of the entry `authorization`, digested |
 //! | `ClientCertificate` (feature `client-certificate`) | the subject of the client's TLS certificate |
 //! | [`RpcMethod`], [`RpcService`] | the called method or service: one quota for all clients, unless it stands in a tuple |
 //!
@@ -43,5 +44,5 @@ pub use method::{RpcMethod, RpcService};
 pub(crate) use request::RequestHead;
 pub use request::key_of;
 pub use tollgate_tower::key::{
-    ForwardedIp, Network, NetworkError, PeerIp, PeerNetwork, Prefixes, TrustedProxies,
+    Bearer, ForwardedIp, Network, NetworkError, PeerIp, PeerNetwork, Prefixes, TrustedProxies,
 };

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use http::Response;
+use http::{Response, StatusCode};
 use tollgate::{Decision, Error, ErrorKind};
 use tollgate_tower::{
     Rejection, Respond,
@@ -24,7 +24,7 @@ use crate::protocol::Protocol;
 /// | [blocked](tollgate::Decision::is_blocked): an amount of 0 | the same | `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | −1 |
 /// | cost never fits | the same | `ErrorInfo` with `COST_EXCEEDS_LIMIT` | −1 |
 /// | [forbidden](tollgate_tower::rejection::Reason::Forbidden): a denied network | `PERMISSION_DENIED` | none | none |
-/// | missing key | `INVALID_ARGUMENT`, or `UNIMPLEMENTED` when the key is the route and no route matches | none | none |
+/// | missing key | `INVALID_ARGUMENT`; `UNAUTHENTICATED`, `PERMISSION_DENIED` or `NOT_FOUND` where the extractor [sets](tollgate_tower::KeyExtractor::or_status) the status 401, 403 or 404; `UNIMPLEMENTED` when the key is the route and no route matches | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |
 /// | unavailable | `UNAVAILABLE` | `ErrorInfo` with `LIMITER_UNAVAILABLE` | none |
 /// | shed by an [adaptive limiter](tollgate_tower::adaptive), or no permit of a limit that protects the service | `UNAVAILABLE` | `RetryInfo` with an estimate, `ErrorInfo` with `SERVICE_OVERLOADED` | the wait in milliseconds |
@@ -242,9 +242,17 @@ impl<H> GrpcStatus<H> {
     }
 }
 
-fn key_error_status(error: &KeyError) -> Status {
+pub(super) fn key_error_status(error: &KeyError) -> Status {
     match error.kind() {
-        KeyErrorKind::Missing => Status::invalid_argument(error.to_string()),
+        KeyErrorKind::Missing => {
+            let code = match error.status() {
+                StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+                StatusCode::FORBIDDEN => Code::PermissionDenied,
+                StatusCode::NOT_FOUND => Code::NotFound,
+                _ => Code::InvalidArgument,
+            };
+            Status::new(code, error.to_string())
+        }
         KeyErrorKind::NoRoute => Status::unimplemented(error.to_string()),
         _ => Status::internal("internal error"),
     }

@@ -54,17 +54,21 @@ impl StatusTemplate {
         retry_after: Duration,
     ) -> Status {
         // A set has at most eight policies, and as many violations fit the header list of any
-        // client.
-        let exceeded = states.iter().filter(|state| state.is_exceeded()).take(8);
-        let violations: Vec<_> = exceeded.map(|state| self.violation(state)).collect();
-        let policy = decision
-            .strictest()
-            .map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
+        // client. Those that are hidden stand in no response.
+        let is_shown = |state: &PolicyState<'_>| !state.policy().is_hidden();
+        let exceeded = states.iter().filter(|state| state.is_exceeded());
+        let shown = exceeded.filter(|state| is_shown(state)).take(8);
+        let violations: Vec<_> = shown.map(|state| self.violation(state)).collect();
+        let strictest = decision.strictest().filter(is_shown);
+        let policy = strictest.map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
+        let is_hidden = violations.is_empty() && states.iter().any(|state| !is_shown(state));
+        let failure = (!is_hidden).then(|| QuotaFailure::new(violations).into());
         let details = [
-            ErrorDetail::from(RetryInfo::new(Some(retry_after))),
-            QuotaFailure::new(violations).into(),
-            self.error_info("RATE_LIMIT_EXCEEDED", policy.into_iter().collect()),
+            Some(ErrorDetail::from(RetryInfo::new(Some(retry_after)))),
+            failure,
+            Some(self.error_info("RATE_LIMIT_EXCEEDED", policy.into_iter().collect())),
         ];
+        let details = details.into_iter().flatten();
         self.status(self.code, "rate limit exceeded", details, Some(retry_after))
     }
 

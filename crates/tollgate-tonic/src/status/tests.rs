@@ -116,6 +116,57 @@ async fn each_policy_that_denies_is_a_violation_and_the_retry_delay_is_the_longe
 }
 
 #[tokio::test]
+async fn a_hidden_policy_denies_and_no_detail_names_it() {
+    let slow = || Policy::token_bucket("slow", Quota::per_minute(6));
+    let burst = || Policy::token_bucket("burst", Quota::per_second(6));
+    let shown = status(&denied([burst(), slow()]).await);
+    let decision = denied([burst(), slow().hidden()]).await;
+    let partly = status(&decision);
+    assert_eq!(
+        (partly.code(), retry_delay(&partly)),
+        (Code::ResourceExhausted, retry_delay(&shown))
+    );
+    let violations = partly.get_details_quota_failure().unwrap().violations;
+    assert_eq!(violations.len(), 1, "{violations:?}");
+    assert_eq!(violations[0].quota_id, "burst");
+    assert!(partly.get_details_error_info().unwrap().metadata.is_empty());
+
+    let hidden = status(&denied(slow().hidden()).await);
+    assert_eq!(
+        (hidden.code(), retry_delay(&hidden)),
+        (Code::ResourceExhausted, retry_delay(&shown))
+    );
+    assert!(hidden.get_details_quota_failure().is_none());
+    assert_eq!(reason(&hidden), "RATE_LIMIT_EXCEEDED");
+    assert!(!String::from_utf8_lossy(hidden.details()).contains("slow"));
+}
+
+#[test]
+fn a_missing_key_has_the_code_of_its_status() {
+    use http::{Request, StatusCode};
+    use tollgate_tower::{KeyExtractor, key::Bearer};
+
+    use super::grpc_status::key_error_status;
+
+    let (none, ()) = Request::new(()).into_parts();
+    let code = |key: &dyn KeyExtractor| key_error_status(&key.extract(&none).unwrap_err()).code();
+    let token = || Bearer::new(tollgate::KeySecret::new("secret"));
+    assert_eq!(code(&token()), Code::Unauthenticated);
+    assert_eq!(
+        code(&token().or_status(StatusCode::FORBIDDEN)),
+        Code::PermissionDenied
+    );
+    assert_eq!(
+        code(&token().or_status(StatusCode::NOT_FOUND)),
+        Code::NotFound
+    );
+    assert_eq!(
+        code(&token().or_status(StatusCode::BAD_REQUEST)),
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
 async fn a_burst_below_the_amount_is_described_too() {
     let status = status(
         &denied(Policy::token_bucket(

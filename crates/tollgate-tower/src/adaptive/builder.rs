@@ -47,6 +47,8 @@ impl AdaptiveBuilder {
     }
 }
 
+crate::gate::is_no_layer!(AdaptiveBuilder<R>);
+
 impl<R> AdaptiveBuilder<R> {
     /// Sets the class of a request. By default all requests are [critical](Class::CRITICAL).
     ///
@@ -64,6 +66,13 @@ impl<R> AdaptiveBuilder<R> {
     /// open without work.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.shared.gate.exempt = Some(Box::new(exempt));
+        self
+    }
+
+    /// Counts and sheds only the requests that this function selects. All others are
+    /// [exempt](Self::exempt), and so is a selected one that `exempt` exempts.
+    pub fn only(mut self, only: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.shared.gate.only = Some(Box::new(only));
         self
     }
 

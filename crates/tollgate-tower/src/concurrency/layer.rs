@@ -86,6 +86,8 @@ impl<K: KeyExtractor> ConcurrencyLayer<K> {
     }
 }
 
+crate::gate::is_no_layer!(ConcurrencyBuilder<K, R>);
+
 impl<K, R> ConcurrencyBuilder<K, R> {
     /// Builds the layer.
     #[must_use]
@@ -187,6 +189,13 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// Exempts requests: an exempt request needs no key and no permit.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.shared.gate.exempt = Some(Box::new(exempt));
+        self
+    }
+
+    /// Limits only the requests that this function selects. All others are
+    /// [exempt](Self::exempt), and so is a selected one that `exempt` exempts.
+    pub fn only(mut self, only: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.shared.gate.only = Some(Box::new(only));
         self
     }
 

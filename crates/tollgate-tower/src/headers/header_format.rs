@@ -2,11 +2,11 @@
 //! reports.
 //! The numbers become text in `text.rs`, and headers in `writer.rs`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::HeaderName;
 
-use super::text::{QuotaUnit, round_up, since_epoch};
+use super::text::{QuotaUnit, round_up, wait_began};
 
 /// Selects the names and the syntax of the rate limit headers.
 ///
@@ -90,7 +90,7 @@ pub enum HeaderFormat {
     /// ```
     ///
     /// The limit is the burst, and the resource is the name of the policy. The reset is the time at
-    /// which there are more units, in seconds since the Unix epoch.
+    /// which there are more units, as with [`ResetFormat::Epoch`].
     ///
     /// Source: [Rate limits for the REST
     /// API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
@@ -149,7 +149,7 @@ pub enum HeaderFormat {
     /// ```
     ///
     /// The limit is the burst. The reset is the instant at which the whole burst is available, by
-    /// the clock of this machine, in UTC and in the form of [RFC
+    /// the clock of [`ResetFormat::Epoch`], in UTC and in the form of [RFC
     /// 3339](https://www.rfc-editor.org/rfc/rfc3339). It is rounded up to seconds. Anthropic rounds
     /// the remaining tokens to thousands. This format writes them exactly.
     ///
@@ -166,8 +166,9 @@ pub enum HeaderFormat {
     /// Use it where the client may be an attacker: for log-ins, password resets and codes. Rate
     /// limit headers name the policies and count down, so a guesser sees which limit to go around,
     /// and when to change the user. The problem document names the policies, too: use this format
-    /// together with [`Empty`](crate::rejection::Empty), or with a response of your own. Everywhere
-    /// else, send the headers: clients that see their limits can keep to them.
+    /// together with [`Empty`](crate::rejection::Empty), or with a response of your own. To hide one
+    /// policy among others, make it [`hidden`](tollgate::Policy::hidden). Everywhere else, send the
+    /// headers: clients that see their limits can keep to them.
     None,
 }
 
@@ -180,7 +181,12 @@ pub enum ResetFormat {
     /// Counts seconds from now. The clocks of client and server need not agree.
     #[default]
     Seconds,
-    /// Counts seconds since the Unix epoch, by the clock of this machine, rounded up.
+    /// Counts seconds since the Unix epoch, rounded up. A window that ends on a second has this
+    /// second.
+    ///
+    /// The time is on the clock of the store. Where the store does not say [when it
+    /// decided](tollgate::Decision::decided_at), or its clock differs from that of this machine by a
+    /// second or more, it is on the clock of this machine, which is read after the decision.
     Epoch,
 }
 
@@ -340,17 +346,18 @@ impl HeaderFormat {
 }
 
 impl ResetFormat {
-    /// Returns the value of `X-RateLimit-Reset` for a time of `wait` from now.
-    pub(crate) fn value(self, wait: Duration) -> u64 {
-        self.value_at(since_epoch(), wait)
+    /// Returns the value of `X-RateLimit-Reset` for a time of `wait` from the decision on.
+    /// `decided_at` is the time of the decision, if the store has said it.
+    pub(crate) fn value(self, decided_at: Option<SystemTime>, wait: Duration) -> u64 {
+        self.value_at(wait_began(decided_at), wait)
     }
 
-    fn value_at(self, now: Duration, wait: Duration) -> u64 {
+    fn value_at(self, began: Duration, wait: Duration) -> u64 {
         match self {
             Self::Seconds => round_up(wait),
             // Rounded once: the sum of two rounded times would be up to one second later than
             // `Retry-After`.
-            Self::Epoch => round_up(now.saturating_add(wait)),
+            Self::Epoch => round_up(began.saturating_add(wait)),
         }
     }
 }

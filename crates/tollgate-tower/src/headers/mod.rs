@@ -18,9 +18,11 @@ use tollgate::{Key, KeySecret};
 
 pub(crate) use header_format::HeaderFormats;
 pub use header_format::{HeaderFormat, ResetFormat};
-pub(crate) use reader::{Members, Reading, lines_of, read, retry_after, retry_after_millis};
+pub(crate) use reader::{
+    Member, Members, Reading, lines_of, read, retry_after, retry_after_millis,
+};
 pub use text::QuotaUnit;
-pub(crate) use text::{number_value, round_up, round_up_to_millis};
+pub(crate) use text::{number_value, round_up, round_up_to_millis, wait_began};
 pub(crate) use writer::{HeaderOptions, HeaderUpdate, HeaderWriter, MissingHeaders, PermitHeaders};
 
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");

@@ -107,9 +107,13 @@ pub(crate) struct Members<'a>(SmallVec<[Member<'a>; 4]>);
 pub(crate) struct Member<'a> {
     /// The name of the policy. `None` for a member that is an integer.
     pub(crate) name: Option<Cow<'a, StringRef>>,
-    pub(crate) remaining: Option<u64>,
-    pub(crate) until_more: Option<u64>,
+    pub(super) remaining: Option<u64>,
+    pub(super) until_more: Option<u64>,
+    /// The remaining units under the name that the draft is going to give them.
+    available: Option<u64>,
     quota: Option<u64>,
+    /// The window of a quota. Beside remaining units, the time until there are more, under the name
+    /// that the draft is going to give it.
     window: Option<u64>,
 }
 
@@ -143,7 +147,8 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Returns whether this may be the value of `RateLimit`: names with remaining units.
+    /// Returns whether this may be the value of `RateLimit` in the syntax that is written here: names
+    /// with remaining units. The coming names of the parameters make it one that is only read.
     pub(super) fn are_states(&self) -> bool {
         self.are_named() && self.iter().all(|member| member.remaining.is_some())
     }
@@ -178,6 +183,25 @@ impl<'a> Members<'a> {
 impl Member<'_> {
     pub(super) fn name(&self) -> &str {
         self.name.as_ref().map_or("", |name| name.as_str())
+    }
+
+    /// Returns whether the member has a name and remaining units.
+    pub(crate) fn is_state(&self) -> bool {
+        self.name.is_some() && self.units_left().is_some()
+    }
+
+    /// Returns the remaining units: the parameter `r`, or `a` in the revision to come.
+    pub(crate) fn units_left(&self) -> Option<u64> {
+        self.remaining.or(self.available)
+    }
+
+    /// Returns the seconds until there are more units: the parameter `t`, or `w` in the revision to
+    /// come.
+    pub(crate) fn seconds_until_more(&self) -> Option<u64> {
+        let coming = self
+            .window
+            .filter(|_| self.quota.is_none() && self.is_state());
+        self.until_more.or(coming)
     }
 }
 
@@ -236,6 +260,7 @@ impl<'a> ParameterVisitor<'a> for Visitor<'_, 'a> {
     ) -> Result<(), OtherKind> {
         let parameter = match key.as_str() {
             "r" => &mut self.0.remaining,
+            "a" => &mut self.0.available,
             "t" => &mut self.0.until_more,
             "q" => &mut self.0.quota,
             "w" => &mut self.0.window,
@@ -328,6 +353,30 @@ mod tests {
         ] {
             assert!(Members::parse(invalid.as_bytes()).is_none(), "{invalid}");
         }
+    }
+
+    #[test]
+    fn the_coming_names_of_the_draft_are_read_and_not_combined_with() {
+        let read = |text: &'static str| {
+            let members = Members::parse(text.as_bytes()).unwrap();
+            let of = |member: &Member<'_>| (member.units_left(), member.seconds_until_more());
+            let found: Vec<_> = members.iter().map(of).collect();
+            (
+                found,
+                members.are_states(),
+                members.iter().all(Member::is_state),
+            )
+        };
+        let both = vec![(Some(1), Some(2)), (Some(0), None)];
+        assert_eq!(read(r#""a";r=1;t=2, "b";r=0"#), (both.clone(), true, true));
+        assert_eq!(read(r#""a";a=1;w=2;c=3, "b";a=0"#), (both, false, true));
+        let mixed = vec![(Some(1), Some(2)), (Some(0), Some(9))];
+        assert_eq!(read(r#""a";r=1;t=2, "b";a=0;w=9"#), (mixed, false, true));
+        // Where a response has both, it is of today.
+        let today = vec![(Some(1), Some(2))];
+        assert_eq!(read(r#""a";a=7;w=8;r=1;t=2"#), (today, true, true));
+        // The window of a quota is no wait.
+        assert_eq!(read(r#""a";q=1;w=2"#), (vec![(None, None)], false, false));
     }
 
     #[test]

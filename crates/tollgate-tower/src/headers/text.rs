@@ -21,24 +21,33 @@ pub(super) struct Text {
 const CAPACITY: usize = 128;
 
 /// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with units and the partition key if there are
-/// any.
+/// any. Returns `None` when all policies are hidden, here and below.
 pub(super) fn policies_08(
     policies: &PolicySet,
     units: &QuotaUnits,
     partition_key: Option<&[u8]>,
-) -> HeaderValue {
+) -> Option<HeaderValue> {
     let mut text = Text::new();
-    for policy in policies.iter() {
+    for policy in shown(policies) {
         let unit = units.of(policy.name());
         let (units, window) = policy.units_and_window();
         let window = (unit != QuotaUnit::CONCURRENT_REQUESTS).then_some(window);
         text.policy_08(policy.name(), units, unit, window, partition_key);
     }
-    text.finish()
+    text.finish_any()
 }
 
-/// Writes the part of [`Text::state_08`] that is the same for every decision: `"burst";r=`.
+/// Returns the policies that clients may see.
+fn shown(policies: &PolicySet) -> impl Iterator<Item = &Policy> {
+    policies.iter().filter(|policy| !policy.is_hidden())
+}
+
+/// Writes the part of [`Text::state_08`] that is the same for every decision: `"burst";r=`. It is
+/// empty for a policy that is hidden.
 pub(super) fn state_prefix_08(policy: &Policy) -> Box<[u8]> {
+    if policy.is_hidden() {
+        return Box::default();
+    }
     [b"\"", policy.name().as_bytes(), b"\";r="].concat().into()
 }
 
@@ -52,13 +61,13 @@ pub(super) fn state_07(state: &PolicyState<'_>, jitter: Duration) -> HeaderValue
 }
 
 /// Writes `20;w=1;burst=40, 50000;w=86400`.
-pub(super) fn policies_06(policies: &PolicySet) -> HeaderValue {
+pub(super) fn policies_06(policies: &PolicySet) -> Option<HeaderValue> {
     let mut text = Text::new();
-    for policy in policies.iter() {
+    for policy in shown(policies) {
         text.separator();
         text.quota(policy);
     }
-    text.finish()
+    text.finish_any()
 }
 
 /// Writes `40, 20;w=1;burst=40;name="burst", 50000;w=86400;name="day"`: the strictest limit first,
@@ -66,7 +75,7 @@ pub(super) fn policies_06(policies: &PolicySet) -> HeaderValue {
 pub(super) fn limit_03(strictest: &PolicyState<'_>, policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
     text.number(b"", strictest.policy().quota().burst());
-    for policy in policies.iter() {
+    for policy in shown(policies) {
         text.separator();
         text.quota(policy);
         text.push(b";name=");
@@ -177,6 +186,11 @@ impl Text {
         self.long.extend_from_slice(bytes);
     }
 
+    /// Returns the value, unless it is empty.
+    fn finish_any(&self) -> Option<HeaderValue> {
+        (self.len > 0).then(|| self.finish())
+    }
+
     #[inline]
     pub(super) fn finish(&self) -> HeaderValue {
         value(if self.long.is_empty() {
@@ -251,6 +265,24 @@ pub(super) fn since_epoch() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
+}
+
+/// Returns the time since the Unix epoch at which a wait began that a store has reported at
+/// `decided_at`.
+pub(crate) fn wait_began(decided_at: Option<SystemTime>) -> Duration {
+    wait_began_by(since_epoch(), decided_at)
+}
+
+/// Returns when a wait began, for a clock of this machine that shows `now` since the Unix epoch.
+///
+/// This clock is read after the decision, so the end of a window by it falls into the next second.
+/// Where the clock of the store agrees with it, the store says when it decided.
+fn wait_began_by(now: Duration, decided_at: Option<SystemTime>) -> Duration {
+    const AGREE_WITHIN: Duration = Duration::from_secs(1);
+    decided_at
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
+        .filter(|at| at.abs_diff(now) < AGREE_WITHIN)
+        .unwrap_or(now)
 }
 
 /// Returns the time until a policy has more units, or until the denied request fits when no unit is
@@ -368,6 +400,26 @@ impl QuotaUnits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_begins_when_the_store_decided_where_its_clock_agrees_with_ours() {
+        let millis = Duration::from_millis;
+        for (now, decided, expected) in [
+            (100_003, Some(99_999), 99_999),
+            (100_003, Some(100_004), 100_004),
+            (100_003, Some(99_004), 99_004),
+            (100_003, Some(99_003), 100_003),
+            (100_003, Some(101_003), 100_003),
+            (100_003, None, 100_003),
+        ] {
+            let decided_at = decided.map(|at| UNIX_EPOCH + millis(at));
+            let began = wait_began_by(millis(now), decided_at);
+            assert_eq!(began, millis(expected), "{now} {decided:?}");
+        }
+        // An hour that ends 1 ms after the decision ends on the second, however late it is written.
+        let began = wait_began_by(millis(3_600_004), Some(UNIX_EPOCH + millis(3_599_999)));
+        assert_eq!(round_up(began + millis(1)), 3_600);
+    }
 
     #[test]
     fn a_rate_is_rounded_down_exactly() {

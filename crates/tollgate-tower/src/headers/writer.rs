@@ -18,7 +18,7 @@ use super::{
     stack,
     text::{
         self, QuotaUnit, QuotaUnits, Text, more_or_retry_after, number_value, per_second, round_up,
-        since_epoch, until_more,
+        until_more, wait_began,
     },
     timestamp,
 };
@@ -32,7 +32,7 @@ pub(crate) struct HeaderWriter {
     lists: Option<HeaderValue>,
     /// The value of `RateLimit-Policy`, where a format has that header.
     policies: Option<HeaderValue>,
-    /// The beginning of each policy's list member.
+    /// The beginning of each policy's list member. It is empty for a policy that is hidden.
     prefixes: Box<[Box<[u8]>]>,
 }
 
@@ -49,8 +49,8 @@ impl HeaderOptions {
     /// Returns the value of `RateLimit-Policy`. At most one format has that header.
     fn policies(&self, policies: &PolicySet, partition_key: Option<&[u8]>) -> Option<HeaderValue> {
         self.formats.iter().find_map(|format| match format {
-            HeaderFormat::Ietf08 => Some(text::policies_08(policies, &self.units, partition_key)),
-            HeaderFormat::Ietf07 | HeaderFormat::Ietf06 => Some(text::policies_06(policies)),
+            HeaderFormat::Ietf08 => text::policies_08(policies, &self.units, partition_key),
+            HeaderFormat::Ietf07 | HeaderFormat::Ietf06 => text::policies_06(policies),
             _ => None,
         })
     }
@@ -137,11 +137,13 @@ impl HeaderWriter {
         let (mut text, mut longest) = (Text::new(), 0);
         for (state, prefix) in states.zip(&self.prefixes) {
             let remaining = state.remaining();
-            text.state_08(
-                prefix,
-                remaining,
-                round_up(until_more(&state, details.jitter)),
-            );
+            if !prefix.is_empty() {
+                text.state_08(
+                    prefix,
+                    remaining,
+                    round_up(until_more(&state, details.jitter)),
+                );
+            }
             if remaining == 0 {
                 longest = longest.max(round_up(
                     state.next_unit_after().saturating_add(details.jitter),
@@ -175,7 +177,7 @@ impl HeaderWriter {
     }
 
     /// Writes the headers of one format. An open limiter that reaches no store has checked no
-    /// policy and has none.
+    /// policy and has none, and neither has one whose policies are all hidden.
     fn write(
         &self,
         format: HeaderFormat,
@@ -183,7 +185,7 @@ impl HeaderWriter {
         details: &ResponseDetails,
         all: &mut Vec<Headers>,
     ) {
-        let Some(state) = decision.strictest() else {
+        let Some(state) = decision.strictest_shown() else {
             return;
         };
         if format == HeaderFormat::Ietf08 {
@@ -226,7 +228,9 @@ impl HeaderWriter {
         Some(number_value(match number {
             Number::Limit => quota.burst(),
             Number::Remaining => state.remaining(),
-            Number::Reset(reset) => reset.value(until_more(state, details.jitter)),
+            Number::Reset(reset) => {
+                reset.value(decision.decided_at(), until_more(state, details.jitter))
+            }
             Number::Used => quota.burst().saturating_sub(state.remaining()),
             Number::Rate => per_second(quota.amount(), quota.period()),
             Number::Cost => decision.cost().units(),
@@ -250,6 +254,7 @@ impl HeaderWriter {
     ) -> Option<HeaderLines> {
         let states = decision
             .states()
+            .filter(|state| !state.policy().is_hidden())
             .filter(|state| self.options.units.of(state.policy().name()) == unit);
         let state = states.max_by_key(|state| {
             (
@@ -271,7 +276,7 @@ impl HeaderWriter {
             .saturating_add(jitter);
         let reset_value = match format {
             HeaderFormat::OpenAi => go_duration::value(reset),
-            _ => timestamp::value(since_epoch().saturating_add(reset))?,
+            _ => timestamp::value(wait_began(decision.decided_at()).saturating_add(reset))?,
         };
         let values = [
             number_value(state.policy().quota().burst()),
@@ -294,7 +299,8 @@ impl HeaderWriter {
     /// Writes the value of `RateLimit` for any decision.
     fn any_states(&self, decision: &Decision, details: &ResponseDetails) -> HeaderValue {
         let mut text = Text::new();
-        for (state, prefix) in decision.states().zip(&self.prefixes) {
+        let shown = decision.states().zip(&self.prefixes);
+        for (state, prefix) in shown.filter(|(_, prefix)| !prefix.is_empty()) {
             // Units of a limit of concurrent requests come back at a time that nobody knows.
             let is_timed = !self.options.is_concurrency(state.policy());
             let until_more = if is_timed {

@@ -66,13 +66,29 @@ impl<T> FromExtension<T> {
     }
 }
 
-impl<T> KeyExtractor for FromExtension<T>
-where
-    T: Clone + Into<Key> + Send + Sync + 'static,
-{
+/// Makes a key of an extension. Every type that can be cloned, and for which `From<T>` of [`Key`] is
+/// implemented, has it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not become the key of a request",
+    label = "`FromExtension` cannot make a key of a `{Self}`",
+    note = "implement `Clone` for it, and `From<{Self}>` for `tollgate::Key`; or use `key_fn(|parts| …)` where a part of it is the key"
+)]
+pub trait ExtensionKey: Clone + Send + Sync + 'static {
+    /// Returns the key.
+    fn into_key(self) -> Key;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Clone + Into<Key> + Send + Sync + 'static> ExtensionKey for T {
+    fn into_key(self) -> Key {
+        self.into()
+    }
+}
+
+impl<T: ExtensionKey> KeyExtractor for FromExtension<T> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match parts.extensions.get::<T>() {
-            Some(value) => Ok(Some(value.clone().into())),
+            Some(value) => Ok(Some(value.clone().into_key())),
             None if self.is_optional => Err(KeyError::missing(
                 "the request does not identify its sender",
             )),

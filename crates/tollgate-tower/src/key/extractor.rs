@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use http::request::Parts;
+use http::{HeaderValue, StatusCode, request::Parts};
 use tollgate::Key;
 
 /// The result of an extractor: a key, [`EXEMPT`], or an error.
@@ -59,7 +59,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// - [`KeyError::missing`]: the client did not send the key. The response is 400.
+    /// - [`KeyError::missing`]: the client did not send the key. The response is 400, or has
+    ///   [another status](KeyError::with_status).
     /// - [`KeyError::no_route`]: the key is the route, and no route matches. The response is 404.
     /// - [`KeyError::misconfigured`]: the service is set up wrongly. The response is 500, and the
     ///   mistake is logged once.
@@ -152,6 +153,94 @@ pub trait KeyExtractor: Send + Sync + 'static {
     {
         OrExempt { inner: self }
     }
+
+    /// Sets the status of the response to a request without a key. The default is 400.
+    ///
+    /// For 401 use [`or_unauthorized`](Self::or_unauthorized): such a response needs a challenge. A
+    /// responder that builds a response of its own finds the status in
+    /// [`Rejection::status`](crate::Rejection::status).
+    ///
+    /// ```
+    /// use http::{Request, StatusCode};
+    /// use tollgate_tower::{KeyExtractor, key::Header};
+    ///
+    /// let key = Header::new("x-tenant").or_status(StatusCode::FORBIDDEN);
+    /// let (parts, ()) = Request::new(()).into_parts();
+    /// assert_eq!(key.extract(&parts).unwrap_err().status(), StatusCode::FORBIDDEN);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the status is not one of 400 to 499.
+    fn or_status(self, status: StatusCode) -> OrStatus<Self>
+    where
+        Self: Sized,
+    {
+        let refusal = Refusal::new(status, None);
+        OrStatus {
+            inner: self,
+            refusal,
+        }
+    }
+
+    /// Answers a request without a key with 401 and this challenge, in the header
+    /// `WWW-Authenticate` ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1)).
+    ///
+    /// [`Bearer`](super::Bearer) needs no such call: it does so itself.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::{KeyExtractor, RateLimitLayer, key::Header};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("day", Quota::per_day(100)));
+    /// let key = Header::new("x-api-key").or_unauthorized(r#"ApiKey realm="example""#);
+    /// let service = RateLimitLayer::new(limiter, key).layer(service);
+    ///
+    /// let response = service.oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.status(), 401);
+    /// assert_eq!(response.headers()["www-authenticate"], r#"ApiKey realm="example""#);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the challenge is empty, or has a character that is not visible ASCII or a space.
+    fn or_unauthorized(self, challenge: &'static str) -> OrStatus<Self>
+    where
+        Self: Sized,
+    {
+        assert!(!challenge.is_empty(), "a challenge must name a scheme");
+        let challenge = HeaderValue::from_static(challenge);
+        OrStatus {
+            inner: self,
+            refusal: Refusal::new(StatusCode::UNAUTHORIZED, Some(challenge)),
+        }
+    }
+}
+
+/// Marks the extractor of a `RateLimitLayer<K>`: it is `K` itself. No other type implements the
+/// trait.
+///
+/// It is there for the error of the compiler, which says what to write where the type of a layer
+/// names another extractor. See [types that you write down](crate::guide::types_to_write_down).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the extractor of a `RateLimitLayer<{K}>`",
+    label = "the type of the layer names another extractor",
+    note = "write the type `RateLimitLayer<{Self}>`, or keep `RateLimitLayer`, which is `RateLimitLayer<BoxedKey>`, and pass the extractor with `.boxed()` behind it"
+)]
+pub trait ExtractorOf<K> {
+    /// Returns the extractor.
+    fn into_extractor(self) -> K;
+}
+
+impl<K> ExtractorOf<K> for K {
+    fn into_extractor(self) -> K {
+        self
+    }
 }
 
 /// Tries a second extractor when the key of the first is [missing](KeyErrorKind::Missing).
@@ -204,6 +293,26 @@ impl<K: KeyExtractor> KeyExtractor for OrExempt<K> {
     }
 }
 
+/// Sets the status of requests whose key is [missing](KeyErrorKind::Missing).
+/// [`KeyExtractor::or_status`] and [`KeyExtractor::or_unauthorized`] create it.
+#[derive(Clone, Debug)]
+pub struct OrStatus<K> {
+    inner: K,
+    refusal: Arc<Refusal>,
+}
+
+impl<K: KeyExtractor> KeyExtractor for OrStatus<K> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        self.inner.extract(parts).map_err(|error| match error.kind {
+            KeyErrorKind::Missing => KeyError {
+                refusal: Some(Arc::clone(&self.refusal)),
+                ..error
+            },
+            _ => error,
+        })
+    }
+}
+
 impl<K: KeyExtractor + ?Sized> KeyExtractor for Arc<K> {
     fn extract(&self, parts: &Parts) -> Extraction {
         (**self).extract(parts)
@@ -241,13 +350,33 @@ tuple!(A, B, C, D);
 pub struct KeyError {
     kind: KeyErrorKind,
     message: Cow<'static, str>,
+    /// `None` for the response of the kind.
+    refusal: Option<Arc<Refusal>>,
+}
+
+/// The status of the response to a request without a key, and its challenge.
+#[derive(Debug)]
+struct Refusal {
+    status: StatusCode,
+    challenge: Option<HeaderValue>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, challenge: Option<HeaderValue>) -> Arc<Self> {
+        assert!(
+            status.is_client_error(),
+            "the status of a missing key must be one of 400 to 499, got {status}"
+        );
+        Arc::new(Self { status, challenge })
+    }
 }
 
 /// Says whether the client or the service has to correct a [`KeyError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client did not send the key, or sent an invalid one. The response is 400.
+    /// The client did not send the key, or sent an invalid one. The response is 400, or has the
+    /// [status](KeyError::with_status) of the error.
     Missing,
     /// The key is the route, and no route matches the request. The response is 404.
     NoRoute,
@@ -262,6 +391,7 @@ impl KeyError {
         Self {
             kind: KeyErrorKind::Missing,
             message: message.into(),
+            refusal: None,
         }
     }
 
@@ -271,6 +401,7 @@ impl KeyError {
         Self {
             kind: KeyErrorKind::NoRoute,
             message: message.into(),
+            refusal: None,
         }
     }
 
@@ -280,7 +411,53 @@ impl KeyError {
         Self {
             kind: KeyErrorKind::Misconfigured,
             message: message.into(),
+            refusal: None,
         }
+    }
+
+    /// Sets the status of the response, for an extractor that knows a better one than 400.
+    ///
+    /// It applies to a [missing](Self::missing) key. For the extractors of this module use
+    /// [`KeyExtractor::or_status`].
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use tollgate_tower::key::KeyError;
+    ///
+    /// let error = KeyError::missing("the trial has ended").with_status(StatusCode::PAYMENT_REQUIRED);
+    /// assert_eq!(error.status(), StatusCode::PAYMENT_REQUIRED);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the status is not one of 400 to 499.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.refusal = Some(Refusal::new(status, None));
+        self
+    }
+
+    /// Sets the status to 401, with this challenge.
+    pub(super) fn with_challenge(mut self, challenge: HeaderValue) -> Self {
+        self.refusal = Some(Refusal::new(StatusCode::UNAUTHORIZED, Some(challenge)));
+        self
+    }
+
+    /// Returns the status of the response: 400 for a missing key, unless it has [another
+    /// one](Self::with_status), 404 without a route, and 500 for a service that is set up wrongly.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match (self.kind, &self.refusal) {
+            (KeyErrorKind::Missing, Some(refusal)) => refusal.status,
+            (KeyErrorKind::Missing, None) => StatusCode::BAD_REQUEST,
+            (KeyErrorKind::NoRoute, _) => StatusCode::NOT_FOUND,
+            (KeyErrorKind::Misconfigured, _) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Returns the challenge of a response with the status 401.
+    pub(crate) fn challenge(&self) -> Option<&HeaderValue> {
+        self.refusal.as_ref()?.challenge.as_ref()
     }
 
     /// Returns whether the client or the service has to correct the error.

@@ -9,7 +9,8 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 /// Finds the key in a request header, such as an API key.
 ///
 /// The header must appear exactly once, with a value that is not blank. Otherwise the key is
-/// missing, and the response is 400. The value may contain any bytes.
+/// missing, and the response is 400, or has [another status](KeyExtractor::or_status). The value may
+/// contain any bytes. The token of `Authorization` is found by [`Bearer`](super::Bearer).
 ///
 /// **A client that can choose the value freely has no limit**, because each new value has its own
 /// quota. Use it where an outer layer has checked the value, or behind a gateway that overwrites
@@ -47,7 +48,7 @@ impl Header {
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
-            name: HeaderName::from_static(name),
+            name: literal_name(name),
             secret: None,
         }
     }
@@ -58,6 +59,19 @@ impl Header {
         self.secret = Some(secret);
         self
     }
+}
+
+/// Returns the name of a header from a literal.
+pub(super) const fn literal_name(name: &'static str) -> HeaderName {
+    let (bytes, mut at) = (name.as_bytes(), 0);
+    while at < bytes.len() {
+        assert!(
+            !bytes[at].is_ascii_uppercase(),
+            "the name of a header must be in lower case, as in \"x-api-key\""
+        );
+        at += 1;
+    }
+    HeaderName::from_static(name)
 }
 
 impl From<HeaderName> for Header {

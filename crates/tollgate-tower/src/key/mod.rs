@@ -9,6 +9,7 @@
 //! | [`PeerIp`] | from the same address at the other end of the connection |
 //! | [`ForwardedIp`] | from the same client address in front of trusted proxies |
 //! | [`Header`] | with the same value of a header, such as an API key |
+//! | [`Bearer`] | with the same token in `Authorization` |
 //! | [`FromExtension`] | with the same value, such as a user, that an outer layer has inserted |
 //! | [`RequestMethod`], [`RequestPath`], `MatchedRoute` | with the same method, path or route; mostly in a tuple with another extractor |
 //! | [`Global`] | all requests |
@@ -36,10 +37,13 @@
 //! - [`KeyExtractor::with_branch`] puts two keys side by side, each with policies of its own.
 //! - [`KeyExtractor::or`] tries a second extractor when the first finds no key.
 //! - [`KeyExtractor::or_exempt`] exempts requests without a key from the limit.
+//! - [`KeyExtractor::or_status`] and [`KeyExtractor::or_unauthorized`] set the status of requests
+//!   without a key, which is 400 by default.
 
 // Extractors for HTTP, and what they are made of. Those that only gRPC has are in tollgate-tonic;
 // the key itself is a type of the core.
 
+mod bearer;
 mod extension;
 mod extractor;
 mod forwarded;
@@ -55,9 +59,11 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-pub use extension::FromExtension;
+pub use bearer::Bearer;
+pub use extension::{ExtensionKey, FromExtension};
 pub use extractor::{
-    BoxedKey, EXEMPT, Extraction, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt, WithBranch,
+    BoxedKey, EXEMPT, Extraction, ExtractorOf, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt,
+    OrStatus, WithBranch,
 };
 pub use forwarded::{ForwardedIp, TrustedProxies};
 pub use function::{IntoExtraction, KeyFn, key_fn};

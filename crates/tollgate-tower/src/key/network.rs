@@ -128,7 +128,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// Reports text that is not a network, or a network in two lists.
+/// Reports text that is not a network, a network in two lists, or a list that there is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError(String);
 
@@ -148,6 +148,12 @@ impl NetworkError {
     pub(super) fn in_both_lists(first: IpAddr) -> Self {
         Self(format!(
             "network of {first} must not be both allowed and denied"
+        ))
+    }
+
+    pub(super) fn counted(hops: u8) -> Self {
+        Self(format!(
+            "trusted proxies must be networks to be replaced, got {hops} hops"
         ))
     }
 }

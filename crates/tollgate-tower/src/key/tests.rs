@@ -1,6 +1,6 @@
 use std::{net::SocketAddr, sync::Arc};
 
-use http::{HeaderValue, Request, request::Parts};
+use http::{HeaderValue, Request, StatusCode, request::Parts};
 use tollgate::Key;
 
 use super::*;
@@ -37,6 +37,107 @@ fn a_header_must_appear_once_with_a_value() {
         key.extract(&twice).unwrap_err().kind(),
         KeyErrorKind::Missing
     );
+}
+
+#[test]
+#[should_panic(expected = "the name of a header must be in lower case, as in \"x-api-key\"")]
+fn the_name_of_a_header_is_in_lower_case() {
+    let _ = Header::new("X-Api-Key");
+}
+
+#[test]
+fn a_bearer_token_is_a_digest_and_anything_else_is_401_with_a_challenge() {
+    let secret = tollgate::KeySecret::new("32 bytes that nobody else knows.");
+    let key = Bearer::new(secret.clone());
+    let sent = |value: &str| parts(|request| request.header("authorization", value));
+    for (value, token) in [
+        ("Bearer mF_9.B5f-4.1JqM", "mF_9.B5f-4.1JqM"),
+        ("bearer  a+/~==", "a+/~=="),
+        ("BEARER x", "x"),
+    ] {
+        let found = key.extract(&sent(value)).unwrap();
+        assert_eq!(found, Some(Key::secret(token, &secret)), "{value}");
+    }
+    let twice = parts(|request| {
+        let request = request.header("authorization", "Bearer a");
+        request.header("authorization", "Bearer a")
+    });
+    let others = [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer ==",
+        "Bearera",
+        "Basic YTpi",
+        "Bearer a b",
+        "Bearer a=b",
+        "Bearer a,b",
+    ];
+    let missing = others
+        .map(sent)
+        .into_iter()
+        .chain([twice, parts(|request| request)]);
+    for parts in missing {
+        let error = key.extract(&parts).unwrap_err();
+        let sent = parts.headers.get("authorization");
+        assert_eq!(
+            (error.kind(), error.status().as_u16()),
+            (KeyErrorKind::Missing, 401),
+            "{sent:?}"
+        );
+        assert_eq!(error.challenge().unwrap(), "Bearer");
+        assert_eq!(error.to_string(), "the request has no bearer token");
+    }
+}
+
+#[test]
+fn a_status_of_ones_choice_is_that_of_a_missing_key_alone() {
+    let none = parts(|request| request);
+    let error = Header::new("x-api-key")
+        .or_status(StatusCode::FORBIDDEN)
+        .extract(&none)
+        .unwrap_err();
+    assert_eq!((error.status().as_u16(), error.challenge()), (403, None));
+    assert_eq!(error.to_string(), "header x-api-key is missing");
+    let error = Header::new("x-api-key")
+        .or_unauthorized("ApiKey")
+        .extract(&none)
+        .unwrap_err();
+    assert_eq!(
+        (
+            error.status().as_u16(),
+            error.challenge().unwrap().as_bytes()
+        ),
+        (401, &b"ApiKey"[..])
+    );
+    // The last one counts, as with a wrapper.
+    let twice = Bearer::new(tollgate::KeySecret::new("secret")).or_status(StatusCode::NOT_FOUND);
+    let error = twice.extract(&none).unwrap_err();
+    assert_eq!((error.status().as_u16(), error.challenge()), (404, None));
+    // Another extractor still finds a key, and a wrong set-up stays one.
+    let other = Header::new("x-api-key")
+        .or_status(StatusCode::FORBIDDEN)
+        .or(Global);
+    assert!(other.extract(&none).unwrap().is_some());
+    let wrong = FromExtension::<&'static str>::new().or_status(StatusCode::FORBIDDEN);
+    assert_eq!(wrong.extract(&none).unwrap_err().status().as_u16(), 500);
+    let no_route =
+        key_fn(|_| Err::<Key, _>(KeyError::no_route("no route"))).or_status(StatusCode::FORBIDDEN);
+    assert_eq!(no_route.extract(&none).unwrap_err().status().as_u16(), 404);
+    assert_eq!(
+        Header::new("x-api-key")
+            .extract(&none)
+            .unwrap_err()
+            .status()
+            .as_u16(),
+        400
+    );
+}
+
+#[test]
+#[should_panic(expected = "the status of a missing key must be one of 400 to 499, got 302 Found")]
+fn a_missing_key_is_a_mistake_of_the_client() {
+    let _ = Header::new("x-api-key").or_status(StatusCode::FOUND);
 }
 
 #[test]

@@ -110,6 +110,8 @@ const LONGEST_CAP: Duration = Duration::from_secs(86_400);
 /// The time in which the budget counts.
 const BUDGET_TIME: Duration = Duration::from_secs(10);
 
+crate::gate::is_no_layer!(OutgoingBuilder<K, C, R>);
+
 impl<K, C, R> OutgoingBuilder<K, C, R> {
     /// Sets the longest wait. The default is 30 s.
     ///

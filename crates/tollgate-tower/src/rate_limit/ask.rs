@@ -330,11 +330,21 @@ impl Limits {
         }
     }
 
-    /// Gives costs of a handler the rank of the request, unless they have one of their own.
-    pub(super) fn ranked(&self, costs: Costs, request: &Parts) -> Costs {
+    /// Returns the costs of a request of a handler that checks this limiter.
+    pub(super) fn costs_of_handler(&self, request: &Parts, limiter: &Limiter) -> Costs {
+        let costs = self.costs(request);
+        match &self.options.rank {
+            Some(rank) if !rank.fits(limiter) => costs.with_customer(None),
+            _ => costs,
+        }
+    }
+
+    /// Gives costs of a handler that checks this limiter the rank of the request, unless they have
+    /// one of their own.
+    pub(super) fn ranked(&self, costs: Costs, request: &Parts, limiter: &Limiter) -> Costs {
         let has_rank = costs.priority() < Priority::CRITICAL || costs.customer().is_some();
         match &self.options.rank {
-            Some(rank) if !has_rank => rank.of(costs, request),
+            Some(rank) if !has_rank && rank.fits(limiter) => rank.of(costs, request),
             _ => costs,
         }
     }

@@ -174,7 +174,7 @@ impl<B: 'static> HandlerLimiter<B> {
         request: &mut Parts,
         key: impl Into<Key>,
     ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
-        let costs = self.limits.costs(request);
+        let costs = self.limits.costs_of_handler(request, self.limiter());
         self.check_ranked(request, key.into(), costs)
     }
 
@@ -193,7 +193,7 @@ impl<B: 'static> HandlerLimiter<B> {
         key: impl Into<Key>,
         costs: impl Into<Costs>,
     ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
-        let costs = self.limits.ranked(costs.into(), request);
+        let costs = self.limits.ranked(costs.into(), request, self.limiter());
         self.check_ranked(request, key.into(), costs)
     }
 
@@ -241,7 +241,7 @@ impl<B: 'static> HandlerLimiter<B> {
         estimate: Costs,
         options: ReserveOptions,
     ) -> Result<(Admitted, MeteredReservation), Rejected<B>> {
-        let estimate = self.limits.ranked(estimate, request);
+        let estimate = self.limits.ranked(estimate, request, self.limiter());
         let reserve = |steps: Steps<'_, B>, limit, request: &mut Parts| {
             steps.reserve(estimate, options, limit, &key, request)
         };

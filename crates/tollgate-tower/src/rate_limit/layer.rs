@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::{
     gate::{Gate, Gated, take_ready},
-    key::{BoxedKey, KeyExtractor},
+    key::{BoxedKey, ExtractorOf, KeyExtractor},
     rate_limit::{
         builder::RateLimitBuilder,
         limits::{Limits, Steps},
@@ -106,20 +106,28 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     ///
     /// `limiters` is one [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`]: tiers,
     /// limits that change while the service runs, or the limits of tenants. `key` finds the key of
-    /// a request.
+    /// a request: it is a `K`.
     #[must_use]
-    pub fn new(limiters: impl Into<LimiterSource>, key: K) -> Self {
+    pub fn new(limiters: impl Into<LimiterSource>, key: impl ExtractorOf<K>) -> Self {
         Self::builder(limiters, key).build()
     }
 
     /// Creates a builder, which offers the options.
-    pub fn builder(limiters: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K> {
-        RateLimitBuilder::new(limiters.into(), key)
+    pub fn builder(
+        limiters: impl Into<LimiterSource>,
+        key: impl ExtractorOf<K>,
+    ) -> RateLimitBuilder<K> {
+        RateLimitBuilder::new(limiters.into(), key.into_extractor())
     }
 }
 
 impl<K, R> RateLimitBuilder<K, R> {
     /// Builds the layer.
+    ///
+    /// # Panics
+    ///
+    /// When the requests have a [customer](Self::customer), and a limiter of the layer has no [fair
+    /// shares](tollgate::LimiterBuilder::fair_shares).
     #[must_use]
     pub fn build(self) -> RateLimitLayer<K, R> {
         let (limits, key, responder) = self.into_parts();

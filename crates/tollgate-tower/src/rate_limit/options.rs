@@ -4,7 +4,7 @@
 use std::{mem, net::IpAddr, sync::Arc, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Customer, Enforcement, KeySecret, Priority};
+use tollgate::{Cost, Costs, Customer, Enforcement, KeySecret, Limiter, Priority};
 
 use crate::{
     charge::FinalCost,
@@ -75,6 +75,15 @@ impl Rank {
         match self {
             Self::Priority(priority) => costs.with_priority(priority(request)),
             Self::Customer(customer) => costs.with_customer(customer(request)),
+        }
+    }
+
+    /// Returns whether the rank means something to a limiter beside the one of the layer: of a
+    /// handler, or of the service. A customer has no share where there are no shares.
+    pub(crate) fn fits(&self, limiter: &Limiter) -> bool {
+        match self {
+            Self::Priority(_) => true,
+            Self::Customer(_) => limiter.has_fair_shares(),
         }
     }
 

@@ -360,7 +360,8 @@ impl<B: 'static> Steps<'_, B> {
         } else {
             RpcName::NONE
         };
-        let rank = self.limits.ranked(Costs::new(Cost::ZERO), parts);
+        let limiter = limit.get(&self.limits.fixed).limiter;
+        let rank = self.limits.ranked(Costs::new(Cost::ZERO), parts, limiter);
         let (limits, key, labels) = (Arc::clone(self.limits), key.clone(), context.labels);
         RequestLimiter::of_layer(LimitedRequest {
             limits,

@@ -82,6 +82,19 @@ impl LimiterTable {
         self.fixed.len() - 1
     }
 
+    /// Returns whether the limiters that are known before the first request have fair shares. The
+    /// fixed one at `except` is not asked.
+    pub(super) fn have_fair_shares(&self, except: Option<usize>) -> bool {
+        let fixed = self.fixed.iter().enumerate();
+        let asked = fixed.filter(|(at, _)| Some(*at) != except);
+        let examples = self
+            .lookups
+            .iter()
+            .filter_map(|lookup| lookup.example.as_ref());
+        let mut known = asked.map(|(_, limiter)| limiter).chain(examples);
+        known.all(Limiter::has_fair_shares)
+    }
+
     fn add_lookup(&mut self, lookup: Lookup) -> Target {
         self.lookups.push(lookup);
         Target::Lookup(self.lookups.len() - 1)

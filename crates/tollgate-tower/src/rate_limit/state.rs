@@ -9,7 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::SystemTime,
 };
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
@@ -20,7 +20,7 @@ use tollgate::{
 use tower_service::Service;
 
 use crate::{
-    headers::{ResetFormat, number_value},
+    headers::{ResetFormat, number_value, wait_began},
     key::{KeyError, KeyExtractor},
     rate_limit::{
         joint::JointCheck,
@@ -67,17 +67,19 @@ use crate::{
 ///
 /// ```json
 /// {
-///   "resources": {"core": {"limit": 5000, "used": 1, "remaining": 4999, "reset": 1767225600}},
-///   "rate": {"limit": 5000, "used": 1, "remaining": 4999, "reset": 1767225600}
+///   "resources": {"core": {"limit": 5000, "used": 1, "remaining": 4999, "reset": 1767225600, "start": 1767222000}},
+///   "rate": {"limit": 5000, "used": 1, "remaining": 4999, "reset": 1767225600, "start": 1767222000}
 /// }
 /// ```
 ///
 /// Each policy is a resource, with the numbers of
 /// [`HeaderFormat::GitHub`](crate::HeaderFormat::GitHub): the limit is the burst, and the reset is
-/// the time at which there are more units, in seconds since the Unix epoch. `rate` is the policy
-/// with the smallest part left. Of two policies with the same name, only the one with fewer units
-/// left is a resource.
+/// the time at which there are more units, in seconds since the Unix epoch. The start is the begin
+/// of the [period](PolicyState::period) whose units are counted: a policy without periods, such as a
+/// bucket, has none. `rate` is the policy with the smallest part left. Of two policies with the same
+/// name, only the one with fewer units left is a resource.
 ///
+/// - A [hidden](tollgate::Policy::hidden) policy is no resource.
 /// - A [leased](tollgate::Policy::leased) policy shows the state of the store: units that replicas
 ///   hold count as used.
 /// - A [lockout](tollgate::Policy::lockout) shows the failures that are left. During a lockout none
@@ -261,7 +263,10 @@ impl<K: KeyExtractor, R> LayerState<K, R> {
             return Ok(());
         }
         match limiter.peek(key).await {
-            Ok(state) => resources.add_all(steps, state.degraded(), state.states(), parts),
+            Ok(state) => {
+                let (degraded, at) = (state.degraded(), state.decided_at());
+                resources.add_all(steps, degraded, at, state.states(), parts)
+            }
             Err(error) => unknown(steps, &error, false, parts),
         }
     }
@@ -290,7 +295,8 @@ async fn add_joint_states<B: 'static>(
     }
     joint.enforce(|key| !limits.is_shadow(key));
     for decision in joint.enforced().map(|part| &part.charged.decision) {
-        resources.add_all(steps, decision.degraded(), decision.states(), parts)?;
+        let (degraded, at) = (decision.degraded(), decision.decided_at());
+        resources.add_all(steps, degraded, at, decision.states(), parts)?;
     }
     Ok(())
 }
@@ -368,7 +374,9 @@ struct Resource {
     policy: String,
     limit: u64,
     remaining: u64,
-    next_unit_after: Duration,
+    /// Seconds since the Unix epoch, and below.
+    reset: u64,
+    start: Option<u64>,
 }
 
 impl Resources {
@@ -377,6 +385,7 @@ impl Resources {
         &mut self,
         steps: Steps<'_, B>,
         degraded: Option<ErrorKind>,
+        decided_at: Option<SystemTime>,
         states: impl Iterator<Item = PolicyState<'a>>,
         parts: &mut Parts,
     ) -> Result<(), Response<B>> {
@@ -388,25 +397,26 @@ impl Resources {
                 parts,
             );
         }
-        for state in states {
-            self.add(&state);
+        for state in states.filter(|state| !state.policy().is_hidden()) {
+            self.add(&state, decided_at);
         }
         Ok(())
     }
 
     /// Adds a policy, or replaces one of the same name of which more is left.
-    fn add(&mut self, state: &PolicyState<'_>) {
-        let policy = state.policy();
-        let (limit, remaining, next_unit_after) = (
-            policy.quota().burst(),
-            state.remaining(),
-            state.next_unit_after(),
-        );
+    fn add(&mut self, state: &PolicyState<'_>, decided_at: Option<SystemTime>) {
+        let (policy, remaining) = (state.policy(), state.remaining());
+        // By the clock of the reset.
+        let start = state.period().zip(decided_at).map(|(period, at)| {
+            let passed = at.duration_since(period.start).unwrap_or_default();
+            wait_began(decided_at).saturating_sub(passed).as_secs()
+        });
         let resource = Resource {
             policy: policy.name().to_owned(),
-            limit,
+            limit: policy.quota().burst(),
             remaining,
-            next_unit_after,
+            reset: ResetFormat::Epoch.value(decided_at, state.next_unit_after()),
+            start,
         };
         match self
             .0
@@ -451,16 +461,18 @@ impl Resource {
         let Self {
             limit,
             remaining,
-            next_unit_after,
+            reset,
+            start,
             ..
         } = *self;
-        let (used, reset) = (
-            limit.saturating_sub(remaining),
-            ResetFormat::Epoch.value(next_unit_after),
-        );
+        let used = limit.saturating_sub(remaining);
         let _ = write!(
             json,
-            r#"{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}}}"#
+            r#"{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}"#
         );
+        if let Some(start) = start {
+            let _ = write!(json, r#","start":{start}"#);
+        }
+        json.push('}');
     }
 }

@@ -6,7 +6,7 @@
 //! | [blocked](Reason::Blocked) | 429 | none, because waiting does not help |
 //! | [forbidden](Reason::Forbidden) | 403 | none, because waiting does not help |
 //! | [cost never fits](Reason::CostNeverFits) | 413 | none, because waiting does not help |
-//! | [missing key](Reason::MissingKey) | 400, or 404 when the key is the route and no route matches | none |
+//! | [missing key](Reason::MissingKey) | 400, or the status that the extractor [sets](crate::KeyExtractor::or_status); 404 when the key is the route and no route matches | none |
 //! | [misconfigured](Reason::Misconfigured) | 500 | none |
 //! | [unavailable](Reason::Unavailable) | 503 | none |
 //! | [no permit](Reason::NoPermit) | 429 | whole seconds, rounded up, at least 1; an estimate |

@@ -4,6 +4,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
+use tollgate::Policy;
 
 use super::{
     reason::{Reason, Rejection},
@@ -14,9 +15,10 @@ use crate::headers::number_value;
 /// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
 /// A denial has the type `quota-exceeded` and lists the `violated-policies`, as
-/// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. An
-/// overload has the type `temporary-reduced-capacity` of the same draft. The document never
-/// contains the key.
+/// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. The
+/// denial of a [lockout](tollgate::Policy::lockout) has the type `abnormal-usage-detected` of the
+/// same draft, and an overload has `temporary-reduced-capacity`. The document never contains the
+/// key, and it never names a [hidden](tollgate::Policy::hidden) policy.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -49,11 +51,15 @@ use crate::headers::number_value;
 pub struct Problem {
     /// The members of a denial's document that are the same for every denial.
     denial: Cow<'static, str>,
+    /// The same for a denial by a lockout.
+    lockout: Cow<'static, str>,
     /// The same for an overload.
     overload: Cow<'static, str>,
 }
 
 const DENIAL: &str = r##"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429"##;
+
+const LOCKOUT: &str = r##"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal usage detected","status":429"##;
 
 const OVERLOAD: &str = r##"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503"##;
 
@@ -67,14 +73,16 @@ impl Problem {
     pub const fn new() -> Self {
         Self {
             denial: Cow::Borrowed(DENIAL),
+            lockout: Cow::Borrowed(LOCKOUT),
             overload: Cow::Borrowed(OVERLOAD),
         }
     }
 
     /// Creates a responder with types of your own.
     ///
-    /// The type of a denial is `base` followed by `#quota-exceeded`. The type of an overload is
-    /// `base` followed by `#temporary-reduced-capacity`.
+    /// The type of a denial is `base` followed by `#quota-exceeded`, and by
+    /// `#abnormal-usage-detected` where a lockout denies. The type of an overload is `base` followed
+    /// by `#temporary-reduced-capacity`.
     #[must_use]
     pub fn types_at(base: impl Into<Cow<'static, str>>) -> Self {
         let base = base.into();
@@ -85,6 +93,9 @@ impl Problem {
         };
         Self {
             denial: members(r##"#quota-exceeded","title":"Quota exceeded","status":429"##),
+            lockout: members(
+                r##"#abnormal-usage-detected","title":"Abnormal usage detected","status":429"##,
+            ),
             overload: members(
                 r##"#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503"##,
             ),
@@ -130,45 +141,54 @@ impl Problem {
     /// Writes the document of a denial without formatting machinery: under attack, most responses
     /// are denials. The name of a policy needs no escapes.
     fn denial(&self, rejection: &Rejection<'_>) -> String {
-        const POLICY: &str = r#","detail":"Policy "#;
-        const WAIT: &str = ": try again in ";
-        const SECONDS: &str = r#" s.""#;
+        const DETAIL: &str = r#","detail":""#;
         const VIOLATED: &str = r#","violated-policies":["#;
-        let mut digits = itoa::Buffer::new();
-        let wait = rejection
-            .awaited_policy()
-            .zip(rejection.retry_after_seconds());
-        let wait = wait.map(|(name, seconds)| (name, digits.format(seconds)));
-        let violated = || {
-            rejection
-                .states()
-                .iter()
-                .filter(|state| state.is_exceeded())
-                .map(|state| state.policy().name())
+        let members = match rejection.is_locked_out() {
+            true => &self.lockout,
+            false => &self.denial,
         };
-        let detail = wait.map_or(0, |(name, seconds)| {
-            POLICY.len() + name.len() + WAIT.len() + seconds.len() + SECONDS.len()
-        });
-        // The comma in front of each name but the first takes the byte that the closing brace does
-        // not.
-        let names: usize = violated().map(|name| name.len() + r#""","#.len()).sum();
-        let mut json =
-            String::with_capacity(self.denial.len() + detail + VIOLATED.len() + names + 1);
-        json.push_str(&self.denial);
-        if let Some((name, seconds)) = wait {
-            json.push_str(POLICY);
-            json.push_str(name);
-            json.push_str(WAIT);
-            json.push_str(seconds);
-            json.push_str(SECONDS);
+        let mut digits = itoa::Buffer::new();
+        let seconds = rejection.retry_after_seconds();
+        let seconds = seconds.map(|seconds| digits.format(seconds));
+        let detail = match (rejection.awaited_policy(), seconds) {
+            (_, None) => [""; 6],
+            (Some(name), Some(seconds)) => [
+                DETAIL,
+                "Policy ",
+                name,
+                ": try again in ",
+                seconds,
+                r#" s.""#,
+            ],
+            (None, Some(seconds)) => [DETAIL, "Try again in ", seconds, r#" s.""#, "", ""],
+        };
+        let violated = || rejection.violated().map(Policy::name);
+        // A policy that is hidden stands in no list, and does not leave an empty one.
+        let has_list = violated().next().is_some() || !rejection.is_hidden();
+        let list = match has_list {
+            // The comma in front of each name but the first takes the byte of the bracket.
+            true => {
+                VIOLATED.len()
+                    + violated()
+                        .map(|name| name.len() + r#""","#.len())
+                        .sum::<usize>()
+            }
+            false => 0,
+        };
+        let detail_len: usize = detail.iter().map(|part| part.len()).sum();
+        let mut json = String::with_capacity(members.len() + detail_len + list + 1);
+        json.push_str(members);
+        json.extend(detail);
+        if has_list {
+            json.push_str(VIOLATED);
+            for (at, name) in violated().enumerate() {
+                json.push_str(if at > 0 { r#",""# } else { "\"" });
+                json.push_str(name);
+                json.push('"');
+            }
+            json.push(']');
         }
-        json.push_str(VIOLATED);
-        for (at, name) in violated().enumerate() {
-            json.push_str(if at > 0 { r#",""# } else { "\"" });
-            json.push_str(name);
-            json.push('"');
-        }
-        json.push_str("]}");
+        json.push('}');
         json
     }
 }
@@ -215,6 +235,7 @@ fn text(rejection: &Rejection<'_>) -> String {
 
 fn title(rejection: &Rejection<'_>) -> &'static str {
     match rejection.reason() {
+        Reason::Denied(_) if rejection.is_locked_out() => "Abnormal usage detected",
         Reason::Denied(_) | Reason::Blocked | Reason::NoPermit(_) => "Quota exceeded",
         Reason::Overloaded(_) => "Temporary reduced capacity",
         _ => rejection.status().canonical_reason().unwrap_or_default(),
@@ -225,11 +246,11 @@ fn title(rejection: &Rejection<'_>) -> &'static str {
 fn detail(rejection: &Rejection<'_>) -> Option<String> {
     match rejection.reason() {
         Reason::Denied(_) => {
-            let (name, seconds) = (
-                rejection.awaited_policy()?,
-                rejection.retry_after_seconds()?,
-            );
-            Some(format!("Policy {name}: try again in {seconds} s."))
+            let seconds = rejection.retry_after_seconds()?;
+            Some(match rejection.awaited_policy() {
+                Some(name) => format!("Policy {name}: try again in {seconds} s."),
+                None => format!("Try again in {seconds} s."),
+            })
         }
         Reason::NoPermit(denied) => {
             let (name, limit, seconds) = (
@@ -329,7 +350,7 @@ mod tests {
     use std::time::Duration;
 
     use http::Request;
-    use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock};
+    use tollgate::{Limiter, MemoryStore, PolicySet, Quota, store::Clock};
 
     use super::*;
 
@@ -338,11 +359,23 @@ mod tests {
         let (request, ()) = Request::new(()).into_parts();
         let quota = Quota::per_day(1);
         let burst = Policy::token_bucket("burst", quota);
-        for (policies, violated) in [
-            (PolicySet::from([burst.clone()]), r#"["burst"]"#),
+        let day = Policy::fixed_window("day", quota);
+        for (policies, expected) in [
             (
-                PolicySet::from([burst, Policy::fixed_window("day", quota)]),
-                r#"["burst","day"]"#,
+                PolicySet::from([burst.clone()]),
+                r#" s.","violated-policies":["burst"]}"#,
+            ),
+            (
+                PolicySet::from([burst.clone(), day.clone()]),
+                r#" s.","violated-policies":["burst","day"]}"#,
+            ),
+            (
+                PolicySet::from([burst.clone(), day.hidden()]),
+                r#" s.","violated-policies":["burst"]}"#,
+            ),
+            (
+                PolicySet::from([burst.hidden()]),
+                r#""detail":"Try again in 86400 s."}"#,
             ),
         ] {
             let store = MemoryStore::builder().clock(Clock::manual(0)).build();
@@ -353,10 +386,7 @@ mod tests {
             let rejection =
                 Rejection::new(Reason::Denied(&decision), &states, Duration::ZERO, &request);
             let json = Problem::new().document(&rejection);
-            assert!(
-                json.ends_with(&format!(r#" s.","violated-policies":{violated}}}"#)),
-                "{json}"
-            );
+            assert!(json.ends_with(expected), "{json}");
             assert_eq!(json.len(), json.capacity());
         }
     }

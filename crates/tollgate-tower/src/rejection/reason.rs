@@ -5,7 +5,9 @@ use std::{error, fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{Decision, Error, ErrorKind, limiter::PolicyState, permits::PermitDenied};
+use tollgate::{
+    Algorithm, Decision, Error, ErrorKind, Policy, limiter::PolicyState, permits::PermitDenied,
+};
 
 use crate::{
     headers,
@@ -24,8 +26,8 @@ pub struct Rejection<'a> {
     /// once, and the document and the headers read them here.
     states: &'a [PolicyState<'a>],
     retry_after: Option<Duration>,
-    /// The policy of an outer layer that the client waits for, if that wait is the longest.
-    outer_policy: Option<&'a str>,
+    /// The wait for an outer layer, if it is the longest.
+    outer: Option<&'a OuterWait>,
     request: &'a Parts,
 }
 
@@ -140,18 +142,14 @@ impl<'a> Rejection<'a> {
             _ => own,
         };
         let own = own.map(|own| own.saturating_add(jitter));
-        let (mut retry_after, mut outer_policy) = (own, None);
-        if let Some(own) = own
-            && let Some(outer) = OuterWait::of(&request.extensions)
-            && outer.wait() > own
-        {
-            (retry_after, outer_policy) = (Some(outer.wait()), Some(outer.policy()));
-        }
+        let outer = own
+            .and_then(|own| OuterWait::of(&request.extensions).filter(|outer| outer.wait() > own));
+        let retry_after = outer.map(OuterWait::wait).or(own);
         Self {
             reason,
             states,
             retry_after,
-            outer_policy,
+            outer,
             request,
         }
     }
@@ -168,7 +166,8 @@ impl<'a> Rejection<'a> {
         self.request
     }
 
-    /// Returns the status that fits the reason: 429, 403, 413, 400, 404, 500 or 503.
+    /// Returns the status that fits the reason: 429, 403, 413, 400, 404, 500 or 503. For a missing
+    /// key it is the one that its error [has](KeyError::status).
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
@@ -177,11 +176,7 @@ impl<'a> Rejection<'a> {
             }
             Reason::Forbidden => StatusCode::FORBIDDEN,
             Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Reason::MissingKey(error) if error.kind() == KeyErrorKind::NoRoute => {
-                StatusCode::NOT_FOUND
-            }
-            Reason::MissingKey(_) => StatusCode::BAD_REQUEST,
-            Reason::Misconfigured(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Reason::MissingKey(error) | Reason::Misconfigured(error) => error.status(),
             Reason::Unavailable(_) | Reason::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -205,17 +200,40 @@ impl<'a> Rejection<'a> {
         self.states
     }
 
-    /// Returns the name of the policy that the client waits for, if the request was denied.
+    /// Returns the name of the policy that the client waits for, if the request was denied. `None`
+    /// for a policy that is hidden.
     pub(super) fn awaited_policy(&self) -> Option<&'a str> {
-        if self.outer_policy.is_some() {
-            return self.outer_policy;
+        if let Some(outer) = self.outer {
+            return outer.policy();
         }
         let state = match (self.states, self.reason) {
             ([state], _) => *state,
             (_, Reason::Denied(decision)) => decision.strictest()?,
             _ => return None,
         };
-        Some(state.policy().name())
+        let policy = state.policy();
+        (!policy.is_hidden()).then(|| policy.name())
+    }
+
+    /// Returns the policies that deny the request and are not hidden.
+    pub(super) fn violated(&self) -> impl Iterator<Item = &'a Policy> {
+        let exceeded = self.states.iter().filter(|state| state.is_exceeded());
+        exceeded
+            .map(PolicyState::policy)
+            .filter(|policy| !policy.is_hidden())
+    }
+
+    /// Returns whether a policy that is hidden denies the request.
+    pub(super) fn is_hidden(&self) -> bool {
+        let mut states = self.states.iter();
+        states.any(|state| state.is_exceeded() && state.policy().is_hidden())
+    }
+
+    /// Returns whether a [lockout](tollgate::Policy::lockout) denies the request: its client has
+    /// failed too often.
+    pub(super) fn is_locked_out(&self) -> bool {
+        let mut violated = self.violated();
+        violated.any(|policy| matches!(policy.algorithm(), Algorithm::Lockout { .. }))
     }
 
     /// Returns the time until the request fits, if it was denied. If it was shed or got no permit,

@@ -167,6 +167,11 @@ pub(crate) fn add_headers(
                 missing.add(RATELIMIT_POLICY, policies.clone());
             }
         }
+        (Reason::MissingKey(error), _) => {
+            if let Some(challenge) = error.challenge() {
+                missing.add(header::WWW_AUTHENTICATE, challenge.clone());
+            }
+        }
         (Reason::Unavailable(error), Some(writer)) => {
             writer.mark_degraded(error.kind(), &mut missing);
         }

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::layer::Settings;
 use crate::headers::{
-    HeaderFormat, Members, QuotaUnit, RATELIMIT, Reading, lines_of, read, retry_after,
+    HeaderFormat, Member, Members, QuotaUnit, RATELIMIT, Reading, lines_of, read, retry_after,
     retry_after_millis,
 };
 
@@ -60,15 +60,12 @@ fn until_more(headers: &HeaderMap) -> Option<Duration> {
     // A header that does not parse is ignored as a whole, and so is one with a member that is not
     // the state of a policy.
     let states = Members::parse(&lines)?;
-    if !states
-        .iter()
-        .all(|state| state.name.is_some() && state.remaining.is_some())
-    {
+    if !states.iter().all(Member::is_state) {
         return None;
     }
-    let spent = states.iter().filter(|state| state.remaining == Some(0));
+    let spent = states.iter().filter(|state| state.units_left() == Some(0));
     spent
-        .filter_map(|state| state.until_more)
+        .filter_map(Member::seconds_until_more)
         .max()
         .map(Duration::from_secs)
 }

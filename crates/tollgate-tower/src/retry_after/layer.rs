@@ -16,7 +16,8 @@ use crate::gate::Gated;
 /// 2. `Retry-After` of a 429 or 503, in seconds or as a date.
 /// 3. `RateLimit` (revisions 08 to 11), `RateLimit-Remaining` or `X-RateLimit-Remaining` without
 ///    remaining units, on a response with any status: the time until there are more.
-///    `X-RateLimit-Reset` may count seconds from now or since the Unix epoch.
+///    `X-RateLimit-Reset` may count seconds from now or since the Unix epoch. In `RateLimit` the
+///    parameters `a` and `w`, which the draft is going to have, are read as `r` and `t`.
 /// 4. `x-ratelimit-reset-requests` and `x-ratelimit-reset-tokens` (OpenAI), or the
 ///    `anthropic-ratelimit-…-reset` of requests, tokens, input tokens and output tokens, of a 429
 ///    or 503: the longest reset of the units that are spent. If no unit is spent, it is the longest

@@ -82,7 +82,8 @@ impl fmt::Display for Refusal {
             }
         };
         f.write_str("rate limit exceeded")?;
-        if let Some(state) = decision.strictest() {
+        let strictest = decision.strictest();
+        if let Some(state) = strictest.filter(|state| !state.policy().is_hidden()) {
             write!(f, ": {}", state.policy().name())?;
         }
         match decision.retry_after() {
@@ -95,5 +96,27 @@ impl fmt::Display for Refusal {
 impl error::Error for Refusal {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         self.error().map(|error| error as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_close_frame_names_the_policy_unless_it_is_hidden() {
+        let flood = || Policy::window_from_first_hit("flood", Quota::per_minute(1));
+        for (policy, expected) in [
+            (flood(), "rate limit exceeded: flood, retry after 60 s"),
+            (flood().hidden(), "rate limit exceeded, retry after 60 s"),
+        ] {
+            let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+            let limiter = Limiter::new(store, policy);
+            let _ = limiter.check("all").await;
+            let refusal = Refusal::new(limiter.check("all").await);
+            assert_eq!(refusal.to_string(), expected);
+        }
     }
 }

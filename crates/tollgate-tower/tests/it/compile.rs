@@ -69,6 +69,51 @@ const CASES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        r#"is_layer(RateLimitLayer::builder(limiter(), Global));"#,
+        &["is a builder and not yet a layer: call `.build()`"],
+    ),
+    (
+        r#"is_layer(tollgate_tower::adaptive::AdaptiveLayer::builder(tollgate_tower::adaptive::AdaptiveLimiter::new(tollgate_tower::adaptive::Gradient::new())));"#,
+        &["is a builder and not yet a layer: call `.build()`"],
+    ),
+    (
+        r#"fn limit() -> RateLimitLayer { RateLimitLayer::new(limiter(), Global) }"#,
+        &["expected `RateLimitLayer<Arc<dyn KeyExtractor>>`, found `RateLimitLayer<Global>`"],
+    ),
+    (
+        r#"RateLimitLayer::<tollgate_tower::key::BoxedKey>::new(limiter(), Global);"#,
+        &[
+            "is not the extractor of a `RateLimitLayer<Arc<(dyn KeyExtractor + 'static)>>`",
+            "write the type `RateLimitLayer<",
+            "pass the extractor with `.boxed()` behind it",
+        ],
+    ),
+    (
+        r#"#[derive(Clone)] struct User; RateLimitLayer::new(limiter(), tollgate_tower::key::FromExtension::<User>::new());"#,
+        &[
+            "`User` does not become the key of a request",
+            "implement `Clone` for it, and `From<User>` for `tollgate::Key`",
+        ],
+    ),
+    (
+        r#"Limiter::in_memory(Quota::per_second(1));"#,
+        &[
+            "`Quota` is no policy, and no set of policies",
+            r#"give a quota a name and an algorithm: `Policy::token_bucket("api", quota)`"#,
+        ],
+    ),
+    (
+        r#"let _: tollgate_tower::outgoing::OutgoingLayer<Global>;"#,
+        &[
+            "`outgoing` in `tollgate_tower`",
+            "the item is gated behind the `outgoing` feature",
+        ],
+    ),
+    (
+        r#"fn limits(rules: tollgate_rules::RuleLimiter) { rules.for_requests("shop"); }"#,
+        &["`RuleLimiter::for_requests` needs the feature `http` of the crate tollgate-rules"],
+    ),
+    (
         r#"async fn spend() -> Result<(), tollgate::Error> { Ok(limiter().check("acme").await?.into_result()?) }"#,
         &["the trait `From<tollgate::Denied>` is not implemented for `tollgate::Error`"],
     ),
@@ -77,7 +122,7 @@ const CASES: &[(&str, &[&str])] = &[
 const PRELUDE: &str = r#"#![allow(unused)]
 use http::{Request, Response};
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
-use tollgate_tower::{RateLimitLayer, key::Global, key_fn, rejection::Empty};
+use tollgate_tower::{KeyExtractor, RateLimitLayer, key::Global, key_fn, rejection::Empty};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -113,6 +158,8 @@ impl<B> Service<Request<()>> for Answers<B> {
     }
 }
 
+fn is_layer<L: Layer<Answers<String>>>(_: L) {}
+
 fn is_service<S: Service<Request<()>>>(_: S) {}
 "#;
 
@@ -130,6 +177,7 @@ fn compile(programs: &[(String, String)]) -> String {
         "[package]\nname = \"compile\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n",
     ) + "http = \"1\"\ntower-layer = \"0.3\"\ntower-service = \"0.3\"\n"
         + &dependency("tollgate", &here.join("../tollgate"))
+        + &dependency("tollgate-rules", &here.join("../tollgate-rules"))
         + &dependency("tollgate-tower", here);
     fs::write(root.join("Cargo.toml"), manifest).unwrap();
     fs::copy(here.join("../../Cargo.lock"), root.join("Cargo.lock")).unwrap();
@@ -162,7 +210,12 @@ fn the_compiler_names_the_mistake_and_the_remedy() {
         .collect();
     programs.push((
         "fits".to_owned(),
-        program("is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<String>()));"),
+        program(
+            "is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<String>()));
+            is_layer(RateLimitLayer::builder(limiter(), Global).build());
+            let _: RateLimitLayer<Global> = RateLimitLayer::new(limiter(), Global);
+            let _: RateLimitLayer = RateLimitLayer::new(limiter(), KeyExtractor::boxed(Global));",
+        ),
     ));
     let output = compile(&programs);
     let mut faults = String::new();

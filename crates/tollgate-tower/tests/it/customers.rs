@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use http::{Request, StatusCode};
-use tollgate::{Cost, Limiter, Policy, Priority, Quota, store::Clock};
+use tollgate::{Cost, Costs, Customer, Limiter, Policy, Priority, Quota, store::Clock};
 use tollgate_tower::{
-    RateLimitLayer, RequestLimiter,
+    HandlerLimiter, LimiterSource, RateLimitLayer, RequestLimiter, TieredLimiters,
     key::{Global, Header},
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -120,6 +120,65 @@ async fn after_the_response_a_customer_is_charged_for_its_share() {
     let heavy = passed(&layer, "heavy").await;
     assert!((5..90).contains(&heavy), "{heavy}");
     assert!(passed(&layer, "light").await > 0);
+}
+
+#[test]
+#[should_panic(expected = "a layer with customers needs limiters with fair shares")]
+fn a_layer_with_customers_over_a_limiter_without_fair_shares_is_not_built() {
+    let _ = RateLimitLayer::builder(Limiter::new(still(), ONE), Global)
+        .customer(Header::new("x-api-key"))
+        .build();
+}
+
+#[test]
+#[should_panic(expected = "a layer with customers needs limiters with fair shares")]
+fn a_tier_without_fair_shares_has_no_customers() {
+    let tiers = TieredLimiters::new(fair()).tier(1_u8, Limiter::new(still(), ONE));
+    let _ = RateLimitLayer::builder(tiers.by(|_| Some(1)), Global)
+        .customer(Header::new("x-api-key"))
+        .build();
+}
+
+#[tokio::test]
+async fn a_limiter_that_is_looked_up_without_fair_shares_answers_500_and_not_without_a_customer() {
+    let limits = || LimiterSource::from_fn(fair(), |_| Limiter::new(still(), ONE));
+    let layer = RateLimitLayer::builder(limits(), Global)
+        .customer(Header::new("x-api-key"))
+        .build();
+    let status = send(&layer, of("acme")).await.status();
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    let layer = RateLimitLayer::new(limits(), Global);
+    assert_eq!(send(&layer, of("acme")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn other_limiters_of_handlers_and_of_services_have_no_customers_where_they_have_no_shares() {
+    let other = || Limiter::new(still(), TWO);
+    let builder = || RateLimitLayer::builder(fair(), Global).customer(Header::new("x-api-key"));
+    let layer = builder().expose_request_limiter(Some(other())).build();
+    let service = layer.layer(service_fn(|request: Request<()>| async move {
+        let rows = request.extensions().get::<RequestLimiter>().unwrap();
+        let result = rows.check(Cost::ONE).await;
+        Ok::<_, std::convert::Infallible>(http::Response::new(result.is_ok().to_string()))
+    }));
+    let response = service.oneshot(of("acme")).await.unwrap();
+    assert_eq!(response.into_body(), "true");
+
+    let handler: HandlerLimiter<String> = builder().build().handler_limiter(other());
+    let (mut parts, ()) = of("acme").into_parts();
+    assert!(handler.check(&mut parts, "all").await.is_ok());
+    assert!(
+        handler
+            .check_costs(&mut parts, "all", Cost::ONE)
+            .await
+            .is_ok()
+    );
+    // Who names a customer by hand wants a share.
+    let costs = Costs::new(Cost::ONE).with_customer(Customer::new("acme"));
+    let Err(rejected) = handler.check_costs(&mut parts, "all", costs).await else {
+        panic!("the limiter has no shares");
+    };
+    assert_eq!(rejected.status(), StatusCode::INTERNAL_SERVER_ERROR);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tollgate::{
     Cost, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store,
     store::{Check, CheckFuture, Clock, StoreFuture},
@@ -10,7 +10,7 @@ use tollgate::{
 use tollgate_tower::{
     RateLimitLayer,
     key::{Global, Header},
-    rejection::Empty,
+    rejection::{Empty, Problem},
 };
 use tower::{Layer, Service};
 
@@ -53,6 +53,43 @@ where
 {
     let request = || requests().nth(at).unwrap();
     in_one_tenth(async || [send(used, request()).await, send(&new(), request()).await]).await
+}
+
+#[tokio::test]
+async fn who_is_locked_out_gets_the_type_of_abnormal_usage() {
+    const ABNORMAL: &str = r##"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal usage detected","status":429,"detail":"Policy login: try again in 60 s.","violated-policies":["login"]}"##;
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+    let lockout = || Policy::lockout("login", Quota::per_hour(1), minute, hour);
+    let day = Policy::fixed_window("day", Quota::per_day(50));
+    let denial = async |policies: PolicySet, responder: Problem, accept: &str| {
+        let limiter = Limiter::new(still(), policies);
+        let layer = RateLimitLayer::builder(limiter, Global)
+            .respond_with(responder)
+            .build();
+        while send(&layer, request_with("accept", accept)).await.status() == StatusCode::OK {}
+        let denied = send(&layer, request_with("accept", accept)).await;
+        assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+        denied.into_body()
+    };
+    let of = async |policies| denial(policies, Problem::new(), "*/*").await;
+    assert_eq!(of([lockout(), day.clone()].into()).await, ABNORMAL);
+    // The quota of a policy that locks nobody out is exceeded, and so is one that nobody may see.
+    for others in [
+        PolicySet::from([day.clone(), TWO]),
+        lockout().hidden().into(),
+    ] {
+        assert!(of(others).await.contains("#quota-exceeded"));
+    }
+    let text = denial(lockout().into(), Problem::new(), "text/html").await;
+    assert_eq!(
+        text,
+        "Abnormal usage detected. Policy login: try again in 60 s.\n"
+    );
+    let own = denial(lockout().into(), Problem::types_at("/problems"), "*/*").await;
+    assert!(
+        own.starts_with(r##"{"type":"/problems#abnormal-usage-detected","##),
+        "{own}"
+    );
 }
 
 /// Compares the denials of layers that have denied before with those of new layers, at every step

@@ -2,11 +2,18 @@
 
 use std::{convert::Infallible, net::SocketAddr};
 
-use http::{Request, Response, StatusCode};
-use tollgate::{Cost, Limiter, limiter::Selection, tenants::TenantLimiters};
+use http::{Request, Response, StatusCode, request::Parts};
+use tollgate::{
+    Cost, Limiter, MemoryStore,
+    limiter::Selection,
+    permits::{Concurrency, ConcurrencyLimiter},
+    tenants::TenantLimiters,
+};
 use tollgate_tower::{
     KeyExtractor, LimiterSource, Meter, RateLimitBuilder, RateLimitLayer, RequestLimiter,
     TieredLimiters,
+    adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient},
+    concurrency::ConcurrencyLayer,
     key::{BoxedKey, Global, Header, Networks, PeerIp},
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -189,4 +196,58 @@ async fn a_handler_with_a_meter_that_no_layer_has_made_is_logged_once_and_works(
         lines[0].starts_with("ERROR") && lines[0].contains("reserve"),
         "{lines:?}"
     );
+}
+
+#[tokio::test]
+async fn only_the_selected_requests_are_limited_unless_they_are_exempt() {
+    let limiter = Limiter::new(still(), ONE);
+    let is = |name: &'static str| move |parts: &Parts| parts.headers.contains_key(name);
+    for exempt_first in [true, false] {
+        let builder = RateLimitLayer::builder(limiter.clone(), Global);
+        let layer = match exempt_first {
+            true => builder.exempt(is("health")).only(is("write")),
+            false => builder.only(is("write")).exempt(is("health")),
+        }
+        .build();
+        limiter.reset("all").await.unwrap();
+        let both = Request::builder()
+            .header("write", "1")
+            .header("health", "1");
+        for (request, expected) in [
+            (request(), 200),
+            (request_with("write", "1"), 200),
+            (request_with("write", "1"), 429),
+            (request(), 200),
+            (both.body(()).unwrap(), 200),
+        ] {
+            let response = send(&layer, request).await;
+            assert_eq!(response.status().as_u16(), expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_the_selected_requests_need_a_permit_or_are_shed() {
+    let selected = |parts: &Parts| parts.headers.contains_key("write");
+    let limit = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("writes", 1));
+    let _held = limit.try_acquire("all").await.unwrap().unwrap();
+    let permits = ConcurrencyLayer::builder(limit, Global)
+        .only(selected)
+        .build();
+    let service = permits.layer(hello());
+    let other = service.clone().oneshot(request()).await.unwrap();
+    assert_eq!(other.status(), StatusCode::OK);
+    let denied = service.oneshot(request_with("write", "1")).await.unwrap();
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+
+    let adaptive = AdaptiveLimiter::builder(Gradient::new())
+        .limits(1..=1)
+        .build();
+    let _held = adaptive.try_acquire(Class::CRITICAL).unwrap();
+    let sheds = AdaptiveLayer::builder(adaptive).only(selected).build();
+    let service = sheds.layer(hello());
+    let other = service.clone().oneshot(request()).await.unwrap();
+    assert_eq!(other.status(), StatusCode::OK);
+    let shed = service.oneshot(request_with("write", "1")).await.unwrap();
+    assert_eq!(shed.status(), StatusCode::SERVICE_UNAVAILABLE);
 }

@@ -16,6 +16,7 @@ mod guarded_bodies;
 mod handler;
 mod header_formats;
 mod header_options;
+mod hidden;
 mod joint;
 mod labels;
 mod looked_up;

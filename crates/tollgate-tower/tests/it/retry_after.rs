@@ -357,6 +357,9 @@ async fn headers_without_remaining_units_delay_until_there_are_more() {
         ),
         (&[("ratelimit", r#""a";r=3;t=9"#)], 0),
         (&[("ratelimit", r#""a";r=0"#)], 0),
+        // The parameters of the draft's next revision.
+        (&[("ratelimit", r#""a";a=0;w=5;c=1, "b";a=3;w=9"#)], 5),
+        (&[("ratelimit", r#""a";a=1;w=5"#)], 0),
         (
             &[("ratelimit", r#""a, \"b";pk=:AA==:;x="y;r=5";r=0; t=5"#)],
             5,
@@ -389,6 +392,9 @@ a;r=0;t=5
 "a";r=0;t=5,, "b";r=0;t=5
 "a";t=5
 "a"
+"a";w=5
+"a";a=x;w=5
+"a";a=0;w="5"
 "a;r=0;t=5
 'a';r=0;t=5
 "a\b";r=0;t=5

@@ -1,15 +1,16 @@
 //! A caller's own state as JSON.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tollgate::{
-    Cost, Enforcement, Limiter, LimiterHandle, Outage, Policy, PolicySet, Quota, limiter::Selection,
+    Cost, Enforcement, Limiter, LimiterHandle, MemoryStore, Outage, Policy, PolicySet, Quota,
+    limiter::Selection,
 };
 use tollgate_tower::{
-    LimiterSource, RateLimitLayer, StateService,
+    HeaderFormat, LimiterSource, RateLimitLayer, StateService,
     key::{Global, Header},
 };
 use tower::ServiceExt;
@@ -243,4 +244,60 @@ async fn a_lockout_shows_the_failures_left_and_its_end_and_a_blocked_caller_noth
         (&json["rate"]["limit"], &json["rate"]["remaining"]),
         (&json!(0), &json!(0))
     );
+}
+
+#[tokio::test]
+async fn a_window_begins_and_ends_with_its_second_for_callers() {
+    const HOUR: u64 = 3_600;
+    let api_key = |limiter: Limiter| {
+        RateLimitLayer::builder(limiter, Header::new("x-api-key"))
+            .header_formats([HeaderFormat::GitHub, HeaderFormat::Anthropic])
+            .build()
+    };
+    // The store reads its own clock before the header is written. A machine that stands still
+    // between the two asks again.
+    loop {
+        let store = MemoryStore::new();
+        let hourly = Policy::fixed_window("hourly", Quota::per_hour(9));
+        let bucket = Policy::token_bucket("bucket", Quota::per_hour(1_000));
+        let layer = api_key(Limiter::new(store, [hourly, bucket]));
+        let before = Instant::now();
+        let response = send(&layer, request_with("x-api-key", "acme")).await;
+        let (_, document) = state(&layer.state_service(), "acme").await;
+        if before.elapsed() > Duration::from_millis(500) {
+            continue;
+        }
+        let reset: u64 = header(&response, "x-ratelimit-reset")
+            .unwrap()
+            .parse()
+            .unwrap();
+        let now = second();
+        assert!(
+            reset.is_multiple_of(HOUR) && (now..=now + HOUR).contains(&reset),
+            "{reset}"
+        );
+        let at = header(&response, "anthropic-ratelimit-requests-reset").unwrap();
+        assert!(at.ends_with(":00:00Z"), "{at}");
+        let hourly = &document["resources"]["hourly"];
+        assert_eq!(
+            (&hourly["reset"], &hourly["start"]),
+            (&json!(reset), &json!(reset - HOUR))
+        );
+        assert_eq!(document["resources"]["bucket"].get("start"), None);
+        return;
+    }
+}
+
+#[tokio::test]
+async fn the_resets_of_a_store_with_another_clock_are_those_of_this_machine() {
+    let layer = layer(Limiter::new(
+        still(),
+        Policy::fixed_window("day", Quota::per_day(9)),
+    ));
+    let now = second();
+    let (_, document) = state(&layer.state_service(), "acme").await;
+    let day = &document["resources"]["day"];
+    // 1000 s of the day have passed on the clock of the store, and nothing is spent.
+    assert!(day["reset"].as_u64().unwrap() >= now, "{day}");
+    assert!(day["start"].as_u64().unwrap() >= now - 1_000, "{day}");
 }

@@ -3,7 +3,7 @@
 
 use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use super::{Limiter, LimiterInner};
+use super::{IntoPolicySet, Limiter, LimiterInner};
 use crate::{
     Enforcement, Error, ErrorKind, MemoryStore, Outage, Policy, PolicySet, Store,
     clock::Clock,
@@ -63,7 +63,7 @@ impl Limiter {
     /// time, call `try_new` and pass the set. And as [`LimiterBuilder::build`].
     #[must_use]
     #[track_caller]
-    pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
+    pub fn new(store: impl Store, policies: impl IntoPolicySet) -> Self {
         Self::builder(store).policies(policies).build()
     }
 
@@ -75,7 +75,7 @@ impl Limiter {
     ///
     /// When [`PolicySet::try_new`] refuses the policies.
     #[must_use]
-    pub fn in_memory(policies: impl Into<PolicySet>) -> Self {
+    pub fn in_memory(policies: impl IntoPolicySet) -> Self {
         Self::new(MemoryStore::new(), policies)
     }
 
@@ -118,10 +118,10 @@ impl<P> LimiterBuilder<P> {
     /// # Panics
     ///
     /// When [`PolicySet::try_new`] refuses the policies.
-    pub fn policies(self, policies: impl Into<PolicySet>) -> LimiterBuilder<PolicySet> {
+    pub fn policies(self, policies: impl IntoPolicySet) -> LimiterBuilder<PolicySet> {
         LimiterBuilder {
             store: self.store,
-            policies: policies.into(),
+            policies: policies.into_policy_set(),
             name: self.name,
             deadline: self.deadline,
             outage: self.outage,

@@ -5,7 +5,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::Limiter;
+use super::{IntoPolicySet, Limiter};
 use crate::PolicySet;
 
 /// A limiter that can be replaced while checks run: [load](Self::load) it for each check.
@@ -83,8 +83,8 @@ impl LimiterHandle {
     ///
     /// When [`PolicySet::try_new`] refuses the policies. The old policies then stay in force. For
     /// policies that are known only at run time, call `try_new` and pass the set.
-    pub fn replace_policies(&self, policies: impl Into<PolicySet>) -> PolicySet {
-        let policies = policies.into();
+    pub fn replace_policies(&self, policies: impl IntoPolicySet) -> PolicySet {
+        let policies = policies.into_policy_set();
         // Another thread may replace the limiter at the same time. Its store and options must not
         // be lost.
         let before = self

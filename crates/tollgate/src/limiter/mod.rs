@@ -33,7 +33,7 @@ mod wait;
 use std::{fmt, sync::Arc, time::Duration};
 
 #[doc(inline)]
-pub use crate::model::{Entry, KeyState, PolicyState};
+pub use crate::model::{Entry, IntoPolicySet, KeyState, PolicyState};
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
     limiter::{
@@ -231,10 +231,10 @@ impl Limiter {
     /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run
     /// time, call `try_new` and pass the set.
     #[must_use]
-    pub fn with_policies(&self, policies: impl Into<PolicySet>) -> Self {
+    pub fn with_policies(&self, policies: impl IntoPolicySet) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
-            policies: policies.into(),
+            policies: policies.into_policy_set(),
         }
     }
 

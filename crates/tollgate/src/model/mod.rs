@@ -37,6 +37,6 @@ pub use entry::Entry;
 pub use key::{Key, KeySecret};
 pub use lease::Lease;
 pub use policy::Policy;
-pub use policy_set::PolicySet;
+pub use policy_set::{IntoPolicySet, PolicySet};
 pub use priority::Priority;
 pub use quota::Quota;

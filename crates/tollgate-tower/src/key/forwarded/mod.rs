@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, header, request::Parts};
 
 use super::{
     extractor::{Extraction, KeyError, KeyExtractor},
+    header::literal_name,
     peer::{self, DEFAULT_PREFIXES, X_FORWARDED_FOR},
     prefixes::Prefixes,
 };
@@ -120,7 +121,7 @@ impl ForwardedIp {
     /// build.
     #[must_use]
     pub const fn header(name: &'static str, proxies: TrustedProxies) -> Self {
-        Self::from(Source::Single(HeaderName::from_static(name)), proxies)
+        Self::from(Source::Single(literal_name(name)), proxies)
     }
 
     const fn from(source: Source, proxies: TrustedProxies) -> Self {

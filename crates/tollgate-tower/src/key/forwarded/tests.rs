@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, num::NonZeroU8};
+use std::net::SocketAddr;
 
 use http::{HeaderValue, Request};
 use proptest::prelude::*;
@@ -230,9 +230,97 @@ proptest! {
     #[test]
     fn a_chain_of_forwarded_elements_is_read_from_the_right(chain in prop::collection::vec(any::<IpAddr>(), 1..6), hops in 1_u8..6) {
         let line = chain.iter().map(|address| format!("proto=http;FOR=\"{}\"", SocketAddr::new(*address, 9))).collect::<Vec<_>>().join(" , ");
-        let proxies = TrustedProxies::hops(NonZeroU8::new(hops).unwrap());
+        let proxies = TrustedProxies::hops(hops);
         let found = ForwardedIp::forwarded(proxies).address(&parts("192.0.2.1:80", &[&line], &["forwarded"])).unwrap();
         let expected = chain.len().checked_sub(hops.into()).map_or(IpAddr::from([192, 0, 2, 1]), |at| chain[at].to_canonical());
         prop_assert_eq!(found, expected);
     }
+}
+
+#[test]
+fn trusted_proxies_are_read_from_one_text() {
+    let own = "10.0.0.0/8, ::1,192.0.2.7 # the CDN\n\n# 203.0.113.0/24\n198.51.100.0/24,\r\n";
+    let proxies = TrustedProxies::parse(own).unwrap();
+    for (address, is_trusted) in [
+        ("10.1.2.3", true),
+        ("::1", true),
+        ("192.0.2.7", true),
+        ("192.0.2.8", false),
+        ("203.0.113.9", false),
+        ("198.51.100.9", true),
+    ] {
+        assert_eq!(
+            proxies.contains(address.parse().unwrap()),
+            is_trusted,
+            "{address}"
+        );
+    }
+    let nobody = TrustedProxies::parse(" # nobody\n").unwrap();
+    assert!(!nobody.contains("10.1.2.3".parse().unwrap()));
+    for wrong in ["10.0.0.0/33", "10.0.0.0/8 ::1", "localhost", "10.0.0.0/8,;"] {
+        let error = TrustedProxies::parse(wrong).unwrap_err().to_string();
+        assert!(
+            error.starts_with("network must be an address"),
+            "{wrong}: {error}"
+        );
+    }
+}
+
+#[test]
+fn proxies_that_are_replaced_hold_for_all_clones() {
+    let proxies = TrustedProxies::parse("10.0.0.0/8").unwrap();
+    let [list, single] = [
+        ForwardedIp::x_forwarded_for(proxies.clone()),
+        ForwardedIp::header("x-forwarded-for", proxies.clone()),
+    ];
+    let addresses = |peer: &str| {
+        let parts = parts(peer, &["203.0.113.7"], &["x-forwarded-for"]);
+        [&list, &single].map(|client| client.address(&parts).unwrap().to_string())
+    };
+    assert_eq!(addresses("10.0.0.1:80"), ["203.0.113.7"; 2]);
+    assert_eq!(addresses("192.0.2.1:80"), ["192.0.2.1"; 2]);
+    proxies.replace(["192.0.2.0/24".parse().unwrap()]).unwrap();
+    assert_eq!(addresses("10.0.0.1:80"), ["10.0.0.1"; 2]);
+    assert_eq!(addresses("192.0.2.1:80"), ["203.0.113.7"; 2]);
+}
+
+#[test]
+fn proxies_that_are_counted_are_a_number_and_no_list() {
+    let parts = parts(
+        "10.0.0.1:80",
+        &["203.0.113.7, 10.0.0.2"],
+        &["x-forwarded-for"],
+    );
+    for (hops, expected) in [
+        (0, "10.0.0.1"),
+        (1, "10.0.0.2"),
+        (2, "203.0.113.7"),
+        (3, "10.0.0.1"),
+    ] {
+        let client = ForwardedIp::x_forwarded_for(TrustedProxies::hops(hops));
+        assert_eq!(
+            client.address(&parts).unwrap().to_string(),
+            expected,
+            "{hops}"
+        );
+    }
+    // The header of a peer that is not trusted is not read.
+    let single = |hops| ForwardedIp::header("cf-connecting-ip", TrustedProxies::hops(hops));
+    let parts = self::parts("10.0.0.1:80", &["203.0.113.7"], &["cf-connecting-ip"]);
+    assert_eq!(single(0).address(&parts).unwrap().to_string(), "10.0.0.1");
+    assert_eq!(
+        single(1).address(&parts).unwrap().to_string(),
+        "203.0.113.7"
+    );
+    let error = TrustedProxies::hops(2).replace([]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "trusted proxies must be networks to be replaced, got 2 hops"
+    );
+}
+
+#[test]
+#[should_panic(expected = "the name of a header must be in lower case, as in \"x-api-key\"")]
+fn the_name_of_a_header_with_an_address_is_in_lower_case() {
+    let _ = ForwardedIp::header("CF-Connecting-IP", TrustedProxies::hops(1));
 }

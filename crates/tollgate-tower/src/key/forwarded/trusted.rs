@@ -2,32 +2,42 @@
 //! The headers are parsed in `list.rs`. Networks of clients, allowed or denied, are in
 //! `networks.rs`.
 
-use std::{net::IpAddr, num::NonZeroU8, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
-use super::super::network::Network;
+use arc_swap::ArcSwap;
+
+use super::super::network::{Network, NetworkError};
 
 /// Lists the proxies whose forwarding headers are trusted.
+///
+/// Clones share the list. [`replace`](Self::replace) exchanges it while the service runs, and no
+/// request waits for that.
 ///
 /// ```
 /// use http::Request;
 /// use std::net::SocketAddr;
 /// use tollgate_tower::key::{ForwardedIp, Network, TrustedProxies};
 ///
-/// let networks: Result<Vec<Network>, _> = ["10.0.0.0/8", "fd00::/8"].into_iter().map(str::parse).collect();
-/// let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(networks.unwrap()));
+/// let proxies = TrustedProxies::parse("10.0.0.0/8, fd00::/8")?;
+/// let client = ForwardedIp::x_forwarded_for(proxies.clone());
 ///
 /// let peer: SocketAddr = "[fd00::1]:80".parse().unwrap();
 /// let request = Request::builder().extension(peer).header("x-forwarded-for", "203.0.113.7, 10.0.0.2");
 /// let (parts, ()) = request.body(()).unwrap().into_parts();
 /// assert_eq!(client.address(&parts).unwrap().to_string(), "203.0.113.7");
+///
+/// // A CDN has published other networks.
+/// proxies.replace(Network::parse_lines("fd00::/8\n192.0.2.0/24")?)?;
+/// assert_eq!(client.address(&parts).unwrap().to_string(), "10.0.0.2");
+/// # Ok::<(), tollgate_tower::key::NetworkError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct TrustedProxies(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Networks(Arc<[Network]>),
-    Hops(NonZeroU8),
+    Networks(Arc<ArcSwap<Vec<Network>>>),
+    Hops(u8),
 }
 
 /// Limits the number of addresses that are read in one request. No chain of proxies is longer, and
@@ -42,32 +52,69 @@ impl TrustedProxies {
     /// `warn`, with the code `TOLLGATE-TRUST-ALL`.
     #[must_use]
     pub fn networks(networks: impl IntoIterator<Item = Network>) -> Self {
-        let networks: Arc<[Network]> = networks.into_iter().collect();
-        if is_everywhere(&networks) {
-            tracing::warn!(
-                code = "TOLLGATE-TRUST-ALL",
-                "forwarding headers are trusted from every address: each client chooses the address that it is limited by"
-            );
-        }
-        Self(Kind::Networks(networks))
+        let networks = listed(networks);
+        Self(Kind::Networks(Arc::new(ArcSwap::from_pointee(networks))))
+    }
+
+    /// Trusts the proxies in the networks of a text, such as a variable of the environment:
+    /// `10.0.0.0/8, ::1`. [`networks`](Self::networks) says more.
+    ///
+    /// Commas and ends of lines separate networks and single addresses. What follows a `#` in a line
+    /// is skipped. An empty text trusts nobody, so each peer is the client itself.
+    ///
+    /// ```
+    /// use tollgate_tower::key::TrustedProxies;
+    ///
+    /// assert!(TrustedProxies::parse("10.0.0.0/8, ::1").is_ok());
+    /// let error = TrustedProxies::parse("10.0.0.0/8, localhost").unwrap_err();
+    /// assert!(error.to_string().contains(r#""localhost""#), "{error}");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails when a part of the text is not a network. The error has it.
+    pub fn parse(text: &str) -> Result<Self, NetworkError> {
+        let lines = text.lines().filter_map(|line| line.split('#').next());
+        let parts = lines.flat_map(|line| line.split(',')).map(str::trim);
+        let networks: Result<Vec<_>, _> = parts
+            .filter(|part| !part.is_empty())
+            .map(str::parse)
+            .collect();
+        networks.map(Self::networks)
     }
 
     /// Trusts exactly this number of proxies in front of the service, the peer included, with any
-    /// addresses.
+    /// addresses. With 0, each peer is the client itself.
     ///
     /// **A client that reaches the service through fewer proxies can choose its own address.**
     /// Prefer [`networks`](Self::networks): when a CDN changes the number of its proxies, all
     /// clients share one quota or choose their addresses. A request with fewer addresses has the
     /// key of its peer.
     #[must_use]
-    pub const fn hops(hops: NonZeroU8) -> Self {
+    pub const fn hops(hops: u8) -> Self {
         Self(Kind::Hops(hops))
+    }
+
+    /// Replaces the networks, for all clones: those of a CDN change now and then. Requests that are
+    /// under way keep the old ones.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the proxies are [counted](Self::hops): there are no networks to replace.
+    pub fn replace(&self, networks: impl IntoIterator<Item = Network>) -> Result<(), NetworkError> {
+        match &self.0 {
+            Kind::Networks(held) => {
+                held.store(Arc::new(listed(networks)));
+                Ok(())
+            }
+            Kind::Hops(hops) => Err(NetworkError::counted(*hops)),
+        }
     }
 
     pub(super) fn contains(&self, proxy: IpAddr) -> bool {
         match &self.0 {
-            Kind::Networks(networks) => networks.iter().any(|network| network.contains(proxy)),
-            Kind::Hops(_) => true,
+            Kind::Networks(networks) => any_contains(&networks.load(), proxy),
+            Kind::Hops(count) => *count > 0,
         }
     }
 
@@ -78,13 +125,21 @@ impl TrustedProxies {
         peer: IpAddr,
         mut hops: impl Iterator<Item = Option<IpAddr>>,
     ) -> IpAddr {
-        let (most, may_be_short) = match &self.0 {
-            Kind::Networks(_) => (MAX_HOPS, true),
-            Kind::Hops(count) => (count.get().into(), false),
+        // One list decides about all hops.
+        let networks = match &self.0 {
+            Kind::Networks(networks) => Some(networks.load()),
+            Kind::Hops(_) => None,
+        };
+        let most = match &self.0 {
+            Kind::Networks(_) => MAX_HOPS,
+            Kind::Hops(count) => usize::from(*count),
         };
         let mut client = peer;
         for _ in 0..most {
-            if !self.contains(client) {
+            if networks
+                .as_ref()
+                .is_some_and(|networks| !any_contains(networks, client))
+            {
                 return client;
             }
             match hops.next() {
@@ -95,7 +150,7 @@ impl TrustedProxies {
                     );
                     return client;
                 }
-                None if may_be_short => return client,
+                None if networks.is_some() => return client,
                 None => {
                     tracing::debug!(
                         "a request came through fewer proxies than configured, the address of its peer is used"
@@ -108,9 +163,25 @@ impl TrustedProxies {
     }
 }
 
+fn any_contains(networks: &[Network], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
+}
+
+/// Returns the networks as a list, and logs one that contains the whole internet.
+fn listed(networks: impl IntoIterator<Item = Network>) -> Vec<Network> {
+    let networks: Vec<Network> = networks.into_iter().collect();
+    if is_everywhere(&networks) {
+        tracing::warn!(
+            code = "TOLLGATE-TRUST-ALL",
+            "forwarding headers are trusted from every address: each client chooses the address that it is limited by"
+        );
+    }
+    networks
+}
+
 /// Returns whether the networks contain sample addresses from all parts of the internet.
 fn is_everywhere(networks: &[Network]) -> bool {
-    let contains = |address: IpAddr| networks.iter().any(|network| network.contains(address));
+    let contains = |address: IpAddr| any_contains(networks, address);
     let is_private = |octet: &u8| [10, 127].contains(octet);
     let every_v4 = (1..224)
         .filter(|octet| !is_private(octet))

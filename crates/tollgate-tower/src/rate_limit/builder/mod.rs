@@ -11,12 +11,12 @@ use http::request::Parts;
 use tollgate::{Cost, Costs, Customer, Enforcement, Priority};
 
 use crate::{
-    gate::GateOptions,
+    gate::{GateOptions, is_no_layer},
     key::{KeyError, KeyExtractor, Networks},
     labels::MetricLabels,
     rate_limit::{
         limits::Limits,
-        options::{CostOf, NetworkOptions, Options, Rank},
+        options::{CostOf, NetworkOptions, Options, Rank, RequestLimiterSource},
         reservation::{EstimateOf, ReserveOptions},
         source::LimiterSource,
     },
@@ -35,7 +35,7 @@ use crate::{
 /// | spend when the response is there | [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after), [`final_cost`](Self::final_cost), [`final_costs`](Self::final_costs), [`clear_on`](Self::clear_on) |
 /// | reserve an estimate, and count what is used | [`reserve`](Self::reserve) |
 /// | let requests wait instead of denying them | [`wait`](Self::wait) |
-/// | leave requests out | [`exempt`](Self::exempt), [`networks`](Self::networks) |
+/// | leave requests out | [`exempt`](Self::exempt), [`only`](Self::only), [`networks`](Self::networks) |
 /// | introduce a limit step by step | [`shadow`](Self::shadow), [`enforcement`](Self::enforcement) |
 /// | choose the header fields | [`header_format`](Self::header_format), [`header_formats`](Self::header_formats), [`quota_unit`](Self::quota_unit), [`quota_units`](Self::quota_units), [`partition_key`](Self::partition_key), [`retry_jitter`](Self::retry_jitter), [`mark_degraded`](Self::mark_degraded), [`expose_headers`](Self::expose_headers) |
 /// | build the rejection | [`respond_with`](Self::respond_with), [`responder`](Self::responder) |
@@ -47,6 +47,8 @@ pub struct RateLimitBuilder<K, R = Problem> {
     key: K,
     gate: GateOptions<R>,
 }
+
+is_no_layer!(RateLimitBuilder<K, R>);
 
 impl<K> RateLimitBuilder<K> {
     pub(crate) fn new(limiters: LimiterSource, key: K) -> Self {
@@ -192,7 +194,11 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// # Panics
     ///
-    /// When the requests have a [priority](Self::priority).
+    /// When the requests have a [priority](Self::priority). [`build`](Self::build) panics when the
+    /// limiter has no fair shares: the option would do nothing. A limiter that is looked up for each
+    /// request and has none answers 500, and the mistake is logged once. The limiters of
+    /// [handlers](crate::HandlerLimiter) and of [requests](crate::RequestLimiter) take the customer
+    /// where they have fair shares.
     pub fn customer(self, customer: impl KeyExtractor) -> Self {
         self.weighted_customer(customer, |_| NonZeroU32::MIN)
     }
@@ -202,7 +208,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// # Panics
     ///
-    /// When the requests have a [priority](Self::priority).
+    /// As [`customer`](Self::customer) does.
     pub fn weighted_customer(
         self,
         customer: impl KeyExtractor,
@@ -234,6 +240,33 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// [`or_exempt`](crate::KeyExtractor::or_exempt).
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.gate.exempt = Some(Box::new(exempt));
+        self
+    }
+
+    /// Limits only the requests that this function selects. All others are
+    /// [exempt](Self::exempt), and so is a selected one that `exempt` exempts.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("writes", Quota::per_day(1)));
+    /// let layer = RateLimitLayer::builder(limiter, Global).only(|parts| !parts.method.is_safe()).build();
+    ///
+    /// let service = layer.layer(service);
+    /// let mut statuses = Vec::new();
+    /// for method in ["POST", "GET", "GET", "POST"] {
+    ///     let request = Request::builder().method(method).body(()).unwrap();
+    ///     statuses.push(service.clone().oneshot(request).await.unwrap().status().as_u16());
+    /// }
+    /// assert_eq!(statuses, [200, 200, 200, 429]);
+    /// # }
+    /// ```
+    pub fn only(mut self, only: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.gate.only = Some(Box::new(only));
         self
     }
 
@@ -401,7 +434,23 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
+    /// Returns what a layer stores.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the requests have a customer, and a limiter of the layer has no fair shares.
     pub(crate) fn into_parts(self) -> (Limits, K, R) {
+        if let Some(Rank::Customer(_)) = &self.options.rank {
+            let own = match self.options.request_limiter {
+                Some(RequestLimiterSource::At(own)) => Some(own),
+                _ => None,
+            };
+            assert!(
+                self.limiters.limiters.have_fair_shares(own),
+                "a layer with customers needs limiters with fair shares: build them with LimiterBuilder::fair_shares, or \
+                 leave the customer out"
+            );
+        }
         let (gate, responder) = self.gate.exchange_responder(());
         (
             Limits::new(self.limiters, self.options, gate),

@@ -119,6 +119,8 @@ pub struct ReservationBuilder<K, R = Problem> {
     options: ReserveOptions,
 }
 
+crate::gate::is_no_layer!(ReservationBuilder<K, R>);
+
 impl<K, R> ReservationBuilder<K, R> {
     /// Lowers an estimate above the burst of a policy to that burst. By default the response to
     /// such a request is 413.

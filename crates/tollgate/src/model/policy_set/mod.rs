@@ -417,6 +417,29 @@ pub(crate) fn beyond_hidden(cost: Cost) -> String {
     format!("cost {} exceeds what one request may spend", cost.units())
 }
 
+/// Becomes the policies of a limiter: a [`Policy`], an array or a vector of them, or a
+/// [`PolicySet`]. Every type that converts into a set implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no policy, and no set of policies",
+    label = "not the policies of a limiter",
+    note = "give a quota a name and an algorithm: `Policy::token_bucket(\"api\", quota)`; several policies stand in an array"
+)]
+pub trait IntoPolicySet {
+    /// Returns the set.
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies.
+    fn into_policy_set(self) -> PolicySet;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<PolicySet>> IntoPolicySet for T {
+    fn into_policy_set(self) -> PolicySet {
+        self.into()
+    }
+}
+
 impl From<Policy> for PolicySet {
     /// Creates a set of one policy.
     fn from(policy: Policy) -> Self {
