@@ -173,6 +173,7 @@ impl<K: KeyValue> Lanes<K> {
             waiting: 0,
             free: lanes.get(),
         };
+        // A probe has only the weak reference, so it does not keep a store that is dropped.
         Arc::new_cyclic(|me| Self {
             backend,
             health: Health::new(K::KIND, K::KIND.to_owned()),
@@ -306,6 +307,7 @@ impl<K: KeyValue> Lanes<K> {
                         error if is_answer(error.kind()) => self.health.heard(),
                         _ => {}
                     }
+                    // What failed may have been written, so it is not decided again.
                     return calls
                         .into_iter()
                         .for_each(|call| call.answer(Err(error.clone())));

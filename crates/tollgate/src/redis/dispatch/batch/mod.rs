@@ -271,6 +271,7 @@ impl Group {
 
     /// Adds a check that the subject [accepts](Self::accepts).
     pub(super) fn join(&mut self, subject: usize, check: QueuedCheck) {
+        // The policies and the tag are those of the subject, which was compared when it was added.
         self.is_uniform &= check.request().charge == self.request(0).charge;
         self.runs += usize::from(self.begins_run(subject, check.request()));
         self.checks += 1;
@@ -344,6 +345,7 @@ impl Group {
     pub(super) fn script(&self) -> &Script {
         let shape = self.request(0).policies.shape();
         if self.is_leased() {
+            // Its calls carry reports, so it has one script for one check and for many.
             return shape.lease();
         }
         let is_capped = self.request(0).is_capped();
@@ -361,6 +363,7 @@ impl Group {
         let call = Call::of(self.script(), self.by_body, keys, |command| {
             self.fill(server, command);
         });
+        // Before the move has ended, the new server takes only calls that say so.
         call.asking(sample.share == SlotShare::Arriving)
     }
 
@@ -483,6 +486,7 @@ impl Group {
             Ok(value) => value,
             Err(error) => return self.fail(&error),
         };
+        // By the rule of `script`: each script has a reply of its own form.
         let replied = match (self.checks, self.is_uniform) {
             _ if self.is_leased() => self.reply_leasing(&value),
             (1, _) => {
@@ -527,6 +531,7 @@ impl Group {
         for mut subject in self.subjects {
             let first = Arc::clone(subject[0].request());
             let mut last = None;
+            // The block ends the borrow of the subject, whose run is then taken out.
             while let Some((charge, count)) = { runs_of(&subject).next() } {
                 let charge = charge.clone();
                 let rest = subject.drain(count..).collect();
@@ -575,6 +580,7 @@ impl CheckRequest {
     /// same text, or when there is no such policy.
     fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
         if !self.policies.meters_parts() && !self.key.has_branches() {
+            // All policies meter the whole key, so one text stands for all.
             return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
         }
         let policies = self.policies.shared();

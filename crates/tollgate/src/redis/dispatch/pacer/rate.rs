@@ -113,6 +113,8 @@ impl Rate {
             .fold(0.0, f64::max);
         let mut sorted = self.last.map(|sample| sample.checks);
         sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        // Until the server was the limit in three samples, it has no rate that could refuse a
+        // check.
         self.checks = if sorted[GREATER] > 0.0 {
             sorted[GREATER]
         } else {
