@@ -486,6 +486,33 @@ async fn a_session_that_begins_slowly_is_used_once_it_has_begun() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_does_not_reach_the_server_is_charged_once_when_it_is_back() {
+    let (proxy, store) = behind_proxy(Mode::Pass).await;
+    let (patient, hasty) = (
+        closed(store.clone(), PATIENCE),
+        closed(store, Duration::from_millis(300)),
+    );
+    for (at, mode) in (1..).zip([Mode::Refuse, Mode::Mute]) {
+        let job = patient.reserve("acme", Cost::new(100)).await;
+        let job = job.expect("a decision");
+        assert!(job.is_allowed());
+        proxy.set(mode);
+        let lost = hasty.commit("acme", job.id(), Cost::new(30)).await;
+        lost.expect_err("no answer");
+        proxy.set(Mode::Pass);
+        let left = async || {
+            let state = patient.peek("acme").await.ok();
+            state.and_then(|state| Some(state.states().next()?.remaining()))
+        };
+        let settled = Some(1_000 - at * 30);
+        wait::until_async("the commit", PATIENCE, async || left().await == settled).await;
+        let again = patient.commit("acme", job.id(), Cost::ZERO).await;
+        assert_eq!(again.expect("no change"), Settlement::AlreadySettled);
+        assert_eq!(left().await, settled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn callers_that_give_up_leave_no_more_connections_than_the_store_has() {
     let (proxy, store) = behind_proxy(Mode::Stall).await;
     for _ in 0..100 {

@@ -13,7 +13,7 @@ use tollgate_test_support::{
     Deployment, Kind, PATIENCE, START_US, decided_at, lost_settlements::LostSettlements,
     patient_limiter, remaining_of_each,
 };
-use tollgate_tests::RedisServer;
+use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 use crate::suite::run;
 
@@ -453,6 +453,43 @@ async fn lost_replies_charge_once_and_settle_once() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_does_not_reach_its_server_is_charged_once_when_it_is_back() {
+    let server = RedisServer::start();
+    let (proxy, clock) = (Proxy::start(server.addr()), Clock::manual(START_US));
+    let builder = |url| RedisStore::builder(url).clock(clock.clone());
+    let behind = builder(proxy.url()).connect().await.expect("a store");
+    let direct = builder(server.url()).connect().await.expect("a store");
+    let behind = |deadline| {
+        let builder = Limiter::builder(behind.clone()).policies([REQUESTS, TOKENS]);
+        let builder = builder.deadline(deadline).on_outage(Outage::Closed);
+        builder.build()
+    };
+    let (patient, hasty) = (behind(5 * PATIENCE), behind(Duration::from_millis(300)));
+    let direct = patient_limiter(direct, [REQUESTS, TOKENS]);
+    // One does not arrive at the server, and the answer to the other does not arrive here.
+    for (at, mode) in (1..).zip([Mode::Refuse, Mode::Mute]) {
+        let id = id(&at.to_string());
+        let job = patient.reserve("acme", costs(1_000)).id(id.clone()).await;
+        assert!(job.expect("a decision").is_allowed());
+        let charged = [60 - at, 10_000 - (at - 1) * 300 - 1_000];
+        assert_eq!(remaining_of_each(&direct, "acme").await, charged);
+        proxy.set(mode);
+        let lost = hasty.commit("acme", &id, costs(300)).await;
+        let error = lost.expect_err("no answer");
+        assert!(!error.kind().is_config(), "{error}");
+        proxy.set(Mode::Pass);
+        let settled = [60 - at, 10_000 - at * 300];
+        wait::until_async("the commit", PATIENCE, async || {
+            remaining_of_each(&direct, "acme").await == settled
+        })
+        .await;
+        let again = direct.commit("acme", &id, costs(0)).await;
+        assert_eq!(again.expect("no change"), Settlement::AlreadySettled);
+        assert_eq!(remaining_of_each(&direct, "acme").await, settled);
+    }
+}
+
 #[tokio::test]
 async fn in_an_outage_a_reservation_is_held_as_the_outage_says() {
     let server = RedisServer::start();
@@ -489,6 +526,6 @@ async fn in_an_outage_a_reservation_is_held_as_the_outage_says() {
         Settlement::Lapsed
     );
     assert!(closed.reserve("acme", costs(100)).await.is_err());
-    // A commit fails in the outage, and may be repeated.
+    // A commit fails in the outage, and is repeated.
     assert!(before.commit(costs(10)).await.is_err());
 }

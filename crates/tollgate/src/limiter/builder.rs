@@ -12,6 +12,7 @@ use crate::{
         events::{Closure, Event, Observer, Watch},
         fair_shares::{self, FairShares},
         outage::Fallback,
+        unsettled::Unsettled,
         wait::queue::WaitQueues,
     },
     store::{Deadline, Publication, ReplicaGroup},
@@ -319,6 +320,7 @@ impl<P> LimiterBuilder<P> {
             timeout: deadline.unwrap_or(Deadline::DEFAULT),
             patience: deadline.unwrap_or(PATIENCE),
             wait_queues: WaitQueues::new(max_waiting),
+            unsettled: Unsettled::new(),
             publication,
             fair_shares,
         })

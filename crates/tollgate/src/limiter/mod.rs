@@ -28,6 +28,7 @@ pub(crate) mod permits;
 pub(crate) mod reservation;
 mod selection;
 pub(crate) mod tenants;
+mod unsettled;
 mod wait;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -37,7 +38,8 @@ pub use crate::model::{Entry, IntoPolicySet, KeyState, PolicyState};
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
     limiter::{
-        builder::PATIENCE, fair_shares::FairShares, outage::Fallback, wait::queue::WaitQueues,
+        builder::PATIENCE, fair_shares::FairShares, outage::Fallback, unsettled::Unsettled,
+        wait::queue::WaitQueues,
     },
     model::{charge::ChargeRef, entry::TAG_BYTES},
     store::{Check, CheckFuture, Deadline, Publication, Settles, StoreFuture, answer_by},
@@ -305,6 +307,7 @@ pub(crate) struct LimiterInner {
     patience: Duration,
     pub(crate) fallback: Fallback,
     wait_queues: WaitQueues,
+    unsettled: Unsettled,
     /// Shows the limiter to operators, if it is published.
     publication: Option<Publication>,
     /// `None` when customers are admitted as they come.

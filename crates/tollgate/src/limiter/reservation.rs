@@ -4,7 +4,9 @@
 
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
-use super::{Limiter, LimiterInner, wait};
+use tokio::time::Instant;
+
+use super::{Limiter, LimiterInner, unsettled, wait};
 use crate::{
     Cost, Costs, Decision, Denied, Error, Key, Policy,
     model::charge::Charge,
@@ -85,6 +87,9 @@ impl Limiter {
     /// here knows what each policy gave. Settle such a reservation by [`Reservation::commit`], or
     /// name the final cost of each policy.
     ///
+    /// A commit that does not reach the store is repeated, as by [`Reservation::commit`]. How long the
+    /// reservation lives is not known here, so it is repeated for up to 7 days.
+    ///
     /// # Errors
     ///
     /// As [`Reservation::commit`], and [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when
@@ -102,7 +107,7 @@ impl Limiter {
         let charge = costs.into().charge(policies)?;
         policies.reaches(&key)?;
         let check = Check::of(policies, &key, charge.borrow());
-        let outcome = inner.commit(check, id).await;
+        let outcome = inner.commit(check, id, Instant::now() + LONGEST).await;
         // The reservation may have been made in an outage.
         if let Ok(Settlement::Lapsed) = outcome
             && let Some(settlement) = inner.fallback.commit(check, id)
@@ -134,7 +139,9 @@ impl Limiter {
             let settlement = self.inner.fallback.commit_own(check, reservation.id());
             return Ok(settlement.unwrap_or(Settlement::Lapsed));
         }
-        self.inner.commit(check, reservation.id()).await
+        self.inner
+            .commit(check, reservation.id(), reservation.lapses)
+            .await
     }
 }
 
@@ -247,8 +254,9 @@ impl IntoFuture for ReserveBuilder {
                     .block(policies, &self.key, charge.borrow())
             });
             let id = self.id.unwrap_or_else(ReservationId::random);
-            let held =
-                decision.map(|decision| Reservation::new(self.limiter, self.key, id, decision));
+            let held = decision.map(|decision| {
+                Reservation::new(self.limiter, self.key, id, decision, self.time_to_live)
+            });
             return StoreFuture::ready(held);
         }
         let charge = self.charge();
@@ -275,7 +283,8 @@ impl IntoFuture for ReserveBuilder {
         let answer = inner.store.reserve(check, &id, time_to_live);
         inner.ask(check, answer, move |inner, check, outcome| {
             let decision = inner.reserved(outcome, check, &id, time_to_live)?;
-            Ok(Reservation::new(limiter, check.key.clone(), id, decision))
+            let key = check.key.clone();
+            Ok(Reservation::new(limiter, key, id, decision, time_to_live))
         })
     }
 }
@@ -307,10 +316,28 @@ impl LimiterInner {
         }
     }
 
-    /// Settles a reservation that the store holds.
-    async fn commit(&self, check: Check<'_>, id: &ReservationId) -> Result<Settlement, Error> {
+    /// Settles a reservation that the store holds until `lapses`. A commit that does not reach the
+    /// store is repeated in the background.
+    async fn commit(
+        self: &Arc<Self>,
+        check: Check<'_>,
+        id: &ReservationId,
+        lapses: Instant,
+    ) -> Result<Settlement, Error> {
+        // The same number each time, so that the store knows the commit again.
+        let number = || check.charge().numbered(check.number());
+        let numbered = (!self.is_in_process).then(number);
+        let check = numbered
+            .as_ref()
+            .map_or(check, |charge| check.with_charge(charge));
         let outcome = self.call(check, |check| self.store.commit(check, id)).await;
         self.fallback.committed(outcome.as_ref().ok());
+        match &outcome {
+            Err(error) if unsettled::is_repeated(error) => {
+                self.unsettled.add(self, check, id, lapses);
+            }
+            _ => self.unsettled.resume(self),
+        }
         outcome
     }
 }
@@ -341,11 +368,21 @@ pub struct Reservation {
     key: Key,
     id: ReservationId,
     decision: Decision,
+    /// The store holds the reservation no longer.
+    lapses: Instant,
 }
 
 impl Reservation {
-    pub(crate) fn new(limiter: Limiter, key: Key, id: ReservationId, decision: Decision) -> Self {
+    /// Creates a reservation that was made just now.
+    fn new(
+        limiter: Limiter,
+        key: Key,
+        id: ReservationId,
+        decision: Decision,
+        time_to_live: Duration,
+    ) -> Self {
         Self {
+            lapses: Instant::now() + time_to_live,
             limiter,
             key,
             id,
@@ -411,12 +448,17 @@ impl Reservation {
     ///   debt then: later requests wait until the debt is paid. A policy spends at most eight times
     ///   its burst in all, so that one wrong commit does not lock a key for ever.
     ///
-    /// Only the first commit counts. It may be repeated after an error.
+    /// Only the first commit counts, so it may be repeated.
+    ///
+    /// A commit that does not reach the store before the deadline returns its error then, and is
+    /// repeated in the background until the store answers or the reservation lapses. Up to 4 096
+    /// commits of a limiter wait, in 8 MB at most. When there are more, the oldest are given up. None
+    /// outlives the process, and one whose future is dropped before it is ready does not wait.
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached before the deadline. The reservation may be settled or not.
-    /// Repeat the commit: without one, the estimate stays charged.
+    /// When the store cannot be reached before the deadline. The reservation may be settled or not,
+    /// and the commit is repeated.
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not
     /// decide, or leave one out.

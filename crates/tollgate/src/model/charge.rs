@@ -23,6 +23,8 @@ pub(crate) struct Each {
     /// The policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.
     cascade: Option<Cascade>,
+    /// The number of a commit, by which a store knows it again. 0 for everything else.
+    number: u64,
 }
 
 /// Says how a cost is divided over policies that are spent one after the other.
@@ -70,6 +72,7 @@ impl Each {
             ceilings: None,
             spenders: None,
             cascade: None,
+            number: 0,
         }
     }
 }
@@ -143,6 +146,7 @@ impl Charge {
                 ceilings: Some(each),
                 spenders: of_each.and_then(|each| each.spenders.clone()),
                 cascade: of_each.and_then(|each| each.cascade),
+                number: 0,
             })),
         }
     }
@@ -221,6 +225,24 @@ impl<'a> ChargeRef<'a> {
     /// checks.
     pub(crate) fn spenders(self) -> Option<&'a [u64; MAX_POLICIES]> {
         self.each?.spenders.as_deref()
+    }
+
+    /// Returns this charge as that of the commit with this number.
+    pub(crate) fn numbered(self, number: u64) -> Charge {
+        let costs = std::array::from_fn(|at| self.of(at));
+        Charge {
+            cost: self.cost,
+            each: Some(Arc::new(Each {
+                number,
+                ..Each::of(costs)
+            })),
+        }
+    }
+
+    /// Returns the number of a commit, if it has one.
+    pub(crate) fn number(self) -> Option<u64> {
+        let number = self.each?.number;
+        (number > 0).then_some(number)
     }
 
     /// Returns how a store divides the charge, if the policies are spent one after the other.

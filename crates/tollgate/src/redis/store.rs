@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
     clock::micros,
-    model::{Entry, quota::MAX_EXACT},
+    model::Entry,
     runtime,
     store::{
         Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
@@ -436,7 +436,7 @@ impl Store for RedisStore {
         StoreFuture::pending(async move {
             let check = kept.check();
             // The number distinguishes a call that is sent again from another commit.
-            let number = fastrand::u64(1..MAX_EXACT);
+            let number = check.number();
             let reply = inner
                 .backend
                 .run_held(check, &id, check.policies.shape().commit(), number)

@@ -17,6 +17,7 @@ use crate::{
     model::{
         Ceiling,
         charge::{Charge, ChargeRef, EachCost},
+        quota::MAX_EXACT,
     },
     runtime::{self, Alarm, HasAlarm},
 };
@@ -92,6 +93,13 @@ impl<'a> Check<'a> {
             cost: self.cost,
             each: self.each,
         }
+    }
+
+    /// Returns the number of a commit: that of the limiter, which may send it again, or a random one.
+    pub(crate) fn number(&self) -> u64 {
+        self.charge()
+            .number()
+            .unwrap_or_else(|| fastrand::u64(1..MAX_EXACT))
     }
 
     /// Returns the denial of a check under a policy that blocks, for a store that is called without

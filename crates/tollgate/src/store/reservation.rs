@@ -182,13 +182,11 @@ impl Record {
         }
     }
 
-    /// Settles the reservation by the commit of this number.
-    pub(crate) fn settle(&mut self, number: u64) -> Settlement {
+    /// Returns the answer to the commit of this number. The same commit may be sent again.
+    pub(crate) fn settlement(&self, number: u64) -> Settlement {
         match self.settled_by {
-            0 => {
-                self.settled_by = number;
-                Settlement::Settled
-            }
+            0 => Settlement::Settled,
+            settled_by if settled_by == number => Settlement::Settled,
             _ => Settlement::AlreadySettled,
         }
     }

@@ -282,8 +282,9 @@ pub(crate) fn commit(
     };
     // The record outlives its settlement: a commit that is repeated because its answer was lost
     // finds it, and changes nothing.
-    let settlement = record.settle(number);
-    if settlement == Settlement::Settled {
+    let settlement = record.settlement(number);
+    if record.settled_by == 0 {
+        record.settled_by = number;
         states.set_record(check, id, record.clone());
         change(states, check, now_us, record.at_us, |at| {
             record.change(at, &check.policies.shared()[at], check.cost_of(at))

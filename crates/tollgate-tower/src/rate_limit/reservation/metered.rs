@@ -2,9 +2,9 @@
 //! body.
 //! How it is made is in `layer.rs` and `handler.rs`, how a store keeps it in the core.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
-use tokio::{runtime::Handle, time::sleep};
+use tokio::runtime::Handle;
 use tollgate::{
     Cost, Costs, Decision, Error, Limiter,
     reservation::{Reservation, Settlement},
@@ -24,8 +24,8 @@ use crate::{
 /// Dropping it elsewhere settles it too.
 ///
 /// The cost is committed to a store outside the process in the background, in the tokio runtime in
-/// which the reservation was made. A commit that fails is repeated up to twice. The estimate stays
-/// charged if all attempts fail, or if there is no runtime.
+/// which the reservation was made, and [repeated](Reservation::commit) while the store is away. The
+/// estimate stays charged if there is no runtime.
 ///
 /// [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve) returns it, with an example. A
 /// [`ReservationLayer`](super::ReservationLayer) puts it into the body of each response.
@@ -38,10 +38,6 @@ pub struct MeteredReservation {
     /// The runtime of the commits to a store outside the process.
     runtime: Option<Handle>,
 }
-
-/// The number of times that a commit is sent at most, and the pause in between.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(250);
 
 impl MeteredReservation {
     /// Joins a reservation with a new meter. A denied one holds nothing.
@@ -119,22 +115,15 @@ fn charged(decision: &Decision) -> Costs {
     })
 }
 
-/// Commits a reservation. Only the first commit counts, so a failed one is repeated.
+/// Commits a reservation. The limiter repeats what does not reach the store.
 async fn commit(reservation: Reservation, costs: Costs) {
-    for attempt in 1..=ATTEMPTS {
-        match reservation.commit(costs.clone()).await {
-            Ok(Settlement::Lapsed) => {
-                tracing::debug!(
-                    "a reservation has lapsed before its response ended, its estimate stays charged"
-                );
-                return;
-            }
-            Ok(_) => return,
-            Err(error) if attempt == ATTEMPTS || error.kind().is_config() => {
-                tracing::debug!(%error, "a commit failed, the estimate stays charged");
-                return;
-            }
-            Err(_) => sleep(PAUSE).await,
+    match reservation.commit(costs).await {
+        Ok(Settlement::Lapsed) => tracing::debug!(
+            "a reservation has lapsed before its response ended, its estimate stays charged"
+        ),
+        Ok(_) => {}
+        Err(error) => {
+            tracing::debug!(%error, "a commit failed, the estimate stays charged until it is repeated");
         }
     }
 }

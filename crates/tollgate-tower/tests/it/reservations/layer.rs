@@ -207,16 +207,19 @@ async fn a_service_that_fails_is_settled_before_its_future_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_fails_is_repeated_and_the_estimate_stands_after_three() {
-    for (failing, commits, tokens) in [(1, 2, 30), (2, 3, 30), (3, 3, 100)] {
+async fn a_commit_that_fails_is_repeated_until_the_store_is_back() {
+    for failing in 1..=4 {
         let ledger = Ledger::new(true).failing(failing);
         assert_eq!(
             spend(&ledger, End::Complete, true).await,
-            (1, tokens),
+            (1, 30),
             "{failing} commits fail"
         );
-        assert_eq!(ledger.commits(), commits);
+        assert_eq!(ledger.commits(), failing + 1);
     }
+    // The store stays away.
+    let ledger = Ledger::new(true).failing(usize::MAX);
+    assert_eq!(spend(&ledger, End::Complete, true).await, (1, 100));
 }
 
 /// Counts these tokens, and responds with an empty body.

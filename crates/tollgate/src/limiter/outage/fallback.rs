@@ -207,7 +207,7 @@ impl Fallback {
         let settlement = self
             .local
             .as_ref()
-            .map(|local| local.store().commit_now(check, id, 1));
+            .map(|local| local.store().commit_now(check, id, check.number()));
         self.committed(settlement.as_ref());
         settlement
     }

@@ -157,7 +157,7 @@ impl LocalShare {
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> Settlement {
         check.policies.with_share(self.replicas(), |policies| {
             self.store()
-                .commit_now(Check::of(policies, check.key, check.charge()), id, 1)
+                .commit_now(Check { policies, ..check }, id, check.number())
         })
     }
 }

@@ -321,9 +321,10 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         if check.policies.is_blocked() {
             return StoreFuture::ready(Ok(Settlement::Lapsed));
         }
-        let of = id.clone();
+        // One number for all attempts of the call.
+        let (of, number) = (id.clone(), check.number());
         let commit = self.step(check, Some(id), move |states, check, now_us| {
-            step::commit(states, check, &of, 1, now_us)
+            step::commit(states, check, &of, number, now_us)
         });
         self.forgetting(check.key, commit)
     }

@@ -275,7 +275,7 @@ impl Store for MemoryStore {
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
         StoreFuture::ready(Ok(match check.policies.is_blocked() {
             true => Settlement::Lapsed,
-            false => self.commit_now(check, id, 1),
+            false => self.commit_now(check, id, check.number()),
         }))
     }
 
