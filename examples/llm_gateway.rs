@@ -14,10 +14,11 @@
 //!
 //! The simulated model writes a token each 25 ms: 40 at most, and as many as it may if the prompt
 //! says `long`. A key has 60 requests and 10 000 tokens a minute, and two streams at the same time.
+//! Its tokens come from a plan of 20 000 a day, and then from 5000 credits.
 //!
-//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. Its headers say
-//! that 9798 are left. When the stream ends, it is settled at the 42 tokens that were used, and
-//! `/usage` says 9958. Press Ctrl-C in the middle of a stream: only the tokens that were sent by
+//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. One step takes them
+//! from the minute and from the plan, or from neither. The headers say that 9798 are left. When the
+//! stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the middle of a stream: only the tokens that were sent by
 //! then are charged.
 //!
 //! Of the next three questions at once, the last one gets 429 with the problem document of the
@@ -42,7 +43,7 @@ use axum::{
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate::{Limiter, Policy, Quota, permits::Concurrency};
+use tollgate::{Cost, Costs, Limiter, Policy, Quota, permits::Concurrency};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected,
@@ -51,9 +52,15 @@ use tollgate_tower::{
 
 const REQUESTS: Policy = Policy::window_from_first_hit("requests", Quota::per_minute(60));
 const TOKENS: Policy = Policy::window_from_first_hit("tokens", Quota::per_minute(10_000));
+/// What the tokens are taken from: the plan, and then the credits.
+const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(20_000));
+const CREDITS: Policy = Policy::fixed_window("credits", Quota::per_day(5_000));
 const STREAMS: Concurrency = Concurrency::new("streams", 2).exact();
 
 const API_KEY: &str = "x-api-key";
+
+/// The header fields of OpenAI and Anthropic have no line for the plan.
+const OF_PLAN: QuotaUnit = QuotaUnit::new("plan-tokens");
 
 /// The words that the model repeats, and the number of tokens of a short answer.
 const WORDS: [&str; 8] = ["the", "answer", "is", "a", "stream", "of", "many", "tokens"];
@@ -71,7 +78,7 @@ fn answer(
     question: &Question,
     meter: &Meter,
 ) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
-    let tokens = meter.counter("tokens");
+    let tokens = meter.clone();
     let most = usize::try_from(question.max_tokens).unwrap_or(usize::MAX);
     let most = if question.prompt.contains("long") {
         most
@@ -82,9 +89,7 @@ fn answer(
         let tokens = tokens.clone();
         async move {
             tokio::time::sleep(PAUSE).await;
-            if let Some(tokens) = tokens {
-                tokens.add(1);
-            }
+            tokens.add(1);
             Ok(Event::default().data(word))
         }
     });
@@ -98,16 +103,19 @@ async fn chat(
     Json(question): Json<Question>,
 ) -> Result<Response, Rejected<Body>> {
     let prompt_tokens = question.prompt.split_whitespace().count() as u64;
-    let estimate = [
-        ("requests", 1),
-        ("tokens", prompt_tokens.saturating_add(question.max_tokens)),
-    ];
+    let tokens = prompt_tokens.saturating_add(question.max_tokens);
+    // The policies that are named are charged in full. The plan and the credits share the tokens.
+    let estimate = Costs::cascading(tokens)
+        .with("tokens", tokens)
+        .with("requests", Cost::ONE);
     let key = api_key(&request.headers);
     let (admitted, reservation) = limiter.reserve(&mut request, key, estimate).await?;
 
-    // The prompt is charged, whatever becomes of the answer.
-    if let Some(tokens) = reservation.meter().counter("tokens") {
-        tokens.add(prompt_tokens);
+    // The prompt is charged, whatever becomes of the answer. The meter counts tokens, and one request
+    // is one request.
+    reservation.meter().add(prompt_tokens);
+    if let Some(requests) = reservation.meter().counter("requests") {
+        requests.set(1);
     }
     let stream = Sse::new(answer(&question, reservation.meter()));
     let response = admitted.complete(stream.into_response());
@@ -126,7 +134,7 @@ async fn usage(
         .map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     let left = |policy| state.state(policy).map(|state| state.remaining());
     Ok(Json(
-        json!({ "requests": left("requests"), "tokens": left("tokens") }),
+        json!({ "requests": left("requests"), "tokens": left("tokens"), "plan": left("plan"), "credits": left("credits") }),
     ))
 }
 
@@ -150,11 +158,15 @@ async fn main() -> Result<(), Failure> {
             return Err(format!("HEADERS must be ietf, openai or anthropic, got {other:?}").into());
         }
     };
-    let limiter = Limiter::new(store()?, [REQUESTS, TOKENS]);
+    let limiter = Limiter::new(store()?, [REQUESTS, TOKENS, PLAN, CREDITS]);
     // The estimate is in the body, so the handler reserves it, with the options of this layer.
     let options = RateLimitLayer::builder(limiter.clone(), Header::new(API_KEY))
         .header_format(format)
-        .quota_units([("tokens", QuotaUnit::TOKENS)])
+        .quota_units([
+            ("tokens", QuotaUnit::TOKENS),
+            ("plan", OF_PLAN),
+            ("credits", OF_PLAN),
+        ])
         .build();
     // A request takes its permit before it is charged, and holds it until its stream ends.
     let streams = ConcurrencyLayer::new(limiter.concurrency(STREAMS), Header::new(API_KEY));

@@ -1,15 +1,16 @@
--- cascade: reserves like reserve.lua, over policies that are spent one after the other.
+-- cascade: reserves like reserve.lua, over policies that are spent one after the other, and others beside them.
 --
 -- Each policy gives what it has left, until the cost is covered. If all together have less, the request is denied, and
--- none gives anything. Only for windows with one counter: fixed, calendar, and from the first hit.
+-- none gives anything. Only windows with one counter share: fixed, calendar, and from the first hit. A policy beside
+-- them is charged a cost of its own in full, as by reserve.lua. All are charged, or none.
 --
 -- KEYS    1: the record; then one per policy. All have the same hash tag.
 -- ARGV    1: numbers, packed as in check.lua: the time in microseconds (below zero: the server's clock); the time to
---         live of the record in microseconds; the cost; 1 if one policy has to give all of it, or else 0; then the
---         numbers of each policy.
+--         live of the record in microseconds; the cost that is shared; 1 if one policy has to give all of it, or else
+--         0; the cost of each policy, and -1 of one that shares; then the numbers of each policy.
 -- Stored  as reserve.lua. The cost of a policy in the record is what it gave.
--- Reply   as reserve.lua. Of a denied request, the cost of a policy is what it would have to give beside the others,
---         and every policy denies.
+-- Reply   as reserve.lua. Where the policies that share have too little, the cost of each is what it would have to
+--         give beside the others, and each of them denies.
 -- Effects as reserve.lua.
 -- Pitfalls as reserve.lua. A commit takes the final cost of each policy, so the caller says which of them gets units
 --         back.
@@ -17,7 +18,7 @@ local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local states = call('MGET', all(KEYS))
 --@ functions
---@ numbers now life uncovered undivided quotas
+--@ numbers now life uncovered undivided costs ceilings quotas
 tag = ''
 if now < 0 then
   local time = call('TIME')
@@ -43,18 +44,6 @@ if status == 1 then
   call('SET', KEYS[1], record, 'PXAT', format('%d', (lapse - lapse % 1000) / 1000 + 1))
 end
 return { status, record }
-
---# share: takes what is left, while the cost is not covered
-local free
---@ free
-local cost = math.max(math.min(free, uncovered), 0)
-if undivided > 0 and cost < uncovered then
-  cost = 0
-end
-uncovered = uncovered - cost
-
---# lack: what is not covered fits no policy
-cost = cost + uncovered
 
 --# admit
 if cost > 0 then

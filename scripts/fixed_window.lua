@@ -73,6 +73,23 @@ end
 --# free
 free = amount - used
 
+--# share: a cascade takes what is left, while its cost is not covered. A cost of its own stays
+local shares = cost < 0
+if shares then
+  local free
+  --@ free
+  cost = math.max(math.min(free, uncovered), 0)
+  if undivided > 0 and cost < uncovered then
+    cost = 0
+  end
+  uncovered = uncovered - cost
+end
+
+--# lack: what is not covered fits no policy that shares
+if shares then
+  cost = cost + uncovered
+end
+
 --# ends
 local ends = last + period
 

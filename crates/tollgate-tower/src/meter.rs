@@ -183,11 +183,17 @@ impl Meter {
             .is_some_and(|counts| counts.each.iter().any(|count| count.get().is_some()))
     }
 
-    /// Returns the count for all policies, if no policy has a count of its own.
-    pub(crate) fn only(&self) -> Option<u64> {
-        let [all, own @ ..] = &self.0.counts.as_ref()?.each;
-        all.get()
-            .filter(|_| own.iter().all(|count| count.get().is_none()))
+    /// Returns the count for all policies, and those that policies have of their own beside it. `None`
+    /// when nothing was counted for all.
+    pub(crate) fn sum(&self) -> Option<Costs> {
+        let counts = self.0.counts.as_ref()?;
+        let [all, own @ ..] = &counts.each;
+        let own = counts.names().zip(own);
+        let own = own.filter_map(|(name, count)| Some((name, count.get()?)));
+        let all = Costs::new(Cost::new(all.get()?));
+        Some(own.fold(all, |costs, (name, units)| {
+            costs.with(name.to_owned(), units)
+        }))
     }
 
     /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was

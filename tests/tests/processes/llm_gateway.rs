@@ -122,6 +122,9 @@ fn reservations() {
         wait::until("the settlement of a whole stream", PATIENCE, || {
             gateway.used("whole") == 42
         });
+        let usage = gateway.send("GET", "/usage", "whole", "").text();
+        assert!(usage.contains(r#""plan":19958"#), "{usage}");
+        assert!(usage.contains(r#""requests":59"#), "{usage}");
 
         gateway.ask("short", 3).text();
         wait::until("the settlement of a short stream", PATIENCE, || {

@@ -17,13 +17,35 @@ const WINDOWS: [Algorithm; 3] = [
     CALENDAR,
 ];
 
-/// Draws a set of two to four windows with few units. One of another amount leaves debts.
-fn drawn(dice: &mut Dice, algorithms: &[Algorithm]) -> PolicySet {
-    let policies = algorithms.iter().enumerate().map(|(at, algorithm)| {
-        let policy = policies::policy(dice, &format!("p{at}"), *algorithm);
-        let quota = Quota::new(1 + dice.below(12), policy.quota().period());
-        policy.with_quota(quota).expect("a policy")
-    });
+/// An algorithm, and whether its policy stands beside those that are spent one after the other.
+type Member = (Algorithm, bool);
+
+/// Draws one to four windows, and often up to two policies of any algorithm beside them, in any order.
+fn members(dice: &mut Dice) -> Vec<Member> {
+    let beside = [0, 1, 1, 2][dice.below(4) as usize];
+    let windows = if beside == 0 { 2 } else { 1 } + dice.below(3);
+    let mut members: Vec<_> = (0..windows).map(|_| (dice.pick(&WINDOWS), false)).collect();
+    for _ in 0..beside {
+        let at = dice.below(members.len() as u64 + 1) as usize;
+        members.insert(at, (dice.pick(policies::ALGORITHMS), true));
+    }
+    members
+}
+
+/// Draws a set whose windows have few units. One of another amount leaves debts.
+fn drawn(dice: &mut Dice, members: &[Member]) -> PolicySet {
+    let policies = members
+        .iter()
+        .enumerate()
+        .map(|(at, (algorithm, is_beside))| {
+            let name = format!("p{at}");
+            if *is_beside {
+                return policies::small_policy(dice, &name, *algorithm);
+            }
+            let policy = policies::policy(dice, &name, *algorithm);
+            let quota = Quota::new(1 + dice.below(12), policy.quota().period());
+            policy.with_quota(quota).expect("a policy")
+        });
     PolicySet::try_new(policies.collect::<Vec<_>>()).expect("a set")
 }
 
@@ -32,13 +54,11 @@ fn compare(redis: &mut InRedis, seed: u64, alter: &dyn Fn(&str) -> String) -> Re
     redis.run(&["FLUSHALL"]);
     let (mut dice, mut memory) = (Dice::new(seed), InMemory::new());
     let (key, mut now) = (Key::from("subject"), START_US);
-    let algorithms: Vec<_> = (0..2 + dice.below(3))
-        .map(|_| dice.pick(&WINDOWS))
-        .collect();
-    let mut set = drawn(&mut dice, &algorithms);
+    let members = members(&mut dice);
+    let mut set = drawn(&mut dice, &members);
     for step in 0..60_u64 {
         if dice.below(8) == 0 {
-            set = drawn(&mut dice, &algorithms);
+            set = drawn(&mut dice, &members);
         }
         let period = dice.pick(
             &set.iter()
@@ -60,15 +80,24 @@ fn compare(redis: &mut InRedis, seed: u64, alter: &dyn Fn(&str) -> String) -> Re
         }
         memory.set_now(now);
         redis.set_now(now);
-        let amounts = set.iter().map(|policy| policy.quota().amount());
+        let each = || set.iter().zip(&members);
+        let windows = each().filter(|(_, (_, is_beside))| !is_beside);
+        let amounts = windows.map(|(policy, _)| policy.quota().amount());
         let (cost, is_split) = (dice.below(amounts.sum::<u64>() + 1), dice.below(3) > 0);
         let costs = Costs::cascading(cost);
         let costs = if is_split { costs } else { costs.undivided() };
+        let beside = each().filter(|(_, (_, is_beside))| *is_beside);
+        let costs = beside.fold(costs, |costs, (policy, _)| {
+            let own = dice.below(policy.quota().burst() + 1);
+            costs.with(policy.name().to_owned(), own)
+        });
+        let is_capped = dice.below(4) == 0;
+        let ceilings = is_capped.then(|| policies::ceilings(&mut dice, &set, &costs));
         // Some ids are used again.
         let id = ReservationId::try_new(dice.below(step + 2).to_string()).expect("an id");
         let life = 1 + dice.below(2 * period);
-        let expected = memory.reserve(&set, &key, &id, &costs, life);
-        let script = Script::new(set.clone());
+        let expected = memory.reserve_under(&set, &key, &id, &costs, ceilings.as_deref(), life);
+        let script = Script::new(set.clone()).under(ceilings);
         let loaded = redis.run(&["SCRIPT", "LOAD", &alter(script.cascade_text())]);
         let mut words = script.reserve(&key, &id, costs.clone(), life, Some(now));
         words[1] = loaded.text().into_bytes();
@@ -118,11 +147,11 @@ fn cascades_agree_with_their_script() {
 
 const MISTAKES: &str = r"
 a policy gives more than it has
-- math.min(free_1, uncovered)
+- math.min(free, uncovered)
 + uncovered
 a policy in debt takes units
-- math.max(math.min(free_1, uncovered), 0)
-+ math.min(free_1, uncovered)
+- math.max(math.min(free, uncovered), 0)
++ math.min(free, uncovered)
 each policy gives the whole cost
 - uncovered = uncovered - cost_1
 + uncovered = uncovered - 0
@@ -135,6 +164,23 @@ what is undivided is divided
 too little is enough
 - cost_1 = cost_1 + uncovered
 + cost_1 = cost_1 + 0
+a policy beside the others shares
+- local shares_1 = cost_1 < 0
++ local shares_1 = true
+none shares
+- local shares_1 = cost_1 < 0
++ local shares_1 = false
+a policy beside the others gives what they lack
+- if shares_1 then
+-   cost_1 = cost_1 + uncovered
++ if true then
++   cost_1 = cost_1 + uncovered
+those beside the others deny nothing
+- if fits_1 and fits_2 then
++ if fits_1 then
+those beside the others alone deny
+- if fits_1 and fits_2 then
++ if fits_2 then
 a repeated id is charged again
 - return { 2, record }
 + status = 1

@@ -1,6 +1,8 @@
 //! Costs that cascade, as an application spends them: on every store, in a cluster, and by many
 //! callers at the edge.
 
+use std::time::Duration;
+
 use tokio::task::JoinSet;
 use tollgate::{
     Cost, Costs, Customer, ErrorKind, Key, Limiter, MemoryStore, Policy, Priority, Quota,
@@ -15,7 +17,7 @@ const CREDITS: Policy = Policy::fixed_window("credits", Quota::new(50, DECADE));
 /// The pool of the organisation, whose key is the outer level.
 const POOL: Policy = Policy::fixed_window("pool", Quota::new(200, DECADE)).at_level(1);
 
-const DECADE: std::time::Duration = std::time::Duration::from_secs(3_650 * 86_400);
+const DECADE: Duration = Duration::from_secs(3_650 * 86_400);
 
 fn ann() -> Key {
     Key::new("acme").child("ann")
@@ -74,6 +76,94 @@ async fn a_cascade_is_settled_in_reverse_order() {
 #[tokio::test]
 async fn a_cascade_is_settled_in_reverse_order_in_a_cluster() {
     run(Kind::Cluster, "", settled_in_reverse_order).await;
+}
+
+/// Tokens a minute beside the plan. Nothing accrues within a minute.
+const RATE: Policy = Policy::token_bucket("rate", Quota::new(400, DECADE));
+const REQUESTS: Policy = Policy::sliding_log("requests", Quota::new(6, DECADE));
+
+async fn joined_by_rate_limits(deployment: &Deployment) {
+    let redis = deployment.builder("joined").connect().await;
+    let set = [RATE, PLAN, REQUESTS, CREDITS, POOL];
+    for limiter in [
+        patient_limiter(redis.expect("a store"), set.clone()),
+        patient_limiter(MemoryStore::new(), set.clone()),
+    ] {
+        let costs = |cost| {
+            let costs = Costs::cascading(cost).with("rate", cost);
+            costs.with("requests", Cost::ONE)
+        };
+        let reserve = async |costs| {
+            let reserved = limiter.reserve(ann(), costs).await;
+            reserved.expect("a decision")
+        };
+        let left = async || remaining_of_each(&limiter, ann()).await;
+        let job = reserve(costs(170)).await;
+        let gave = job.decision().states().map(|state| state.cost().units());
+        assert_eq!(gave.collect::<Vec<_>>(), [170, 100, 1, 50, 20]);
+        assert_eq!(left().await, [230, 0, 5, 0, 180]);
+        // The number is that of the rate, and the sum of the cascade. The requests are named.
+        let settled = job
+            .commit(Costs::from(120).with("requests", Cost::ONE))
+            .await;
+        assert_eq!(settled.expect("settled"), Settlement::Settled);
+        assert_eq!(left().await, [280, 0, 5, 30, 200]);
+        // The rate denies, and the plan and the pool keep what they have.
+        let denied = reserve(costs(220).with("rate", Cost::new(281))).await;
+        assert!(denied.is_denied());
+        let exceeded = denied.decision().states();
+        let exceeded: Vec<_> = exceeded.filter(|state| state.is_exceeded()).collect();
+        assert_eq!(exceeded.len(), 1);
+        assert_eq!(exceeded[0].policy().name(), "rate");
+        assert_eq!(left().await, [280, 0, 5, 30, 200]);
+        // The pool denies, and the rate keeps what it has.
+        let denied = reserve(costs(231)).await;
+        let exceeded = denied.decision().states();
+        let exceeded = exceeded.filter(|state| state.is_exceeded());
+        let names: Vec<_> = exceeded.map(|state| state.policy().name()).collect();
+        assert_eq!(names, ["plan", "credits", "pool"]);
+        assert_eq!(left().await, [280, 0, 5, 30, 200]);
+        // All of it comes back, and a part of it by a refund.
+        let job = reserve(costs(50)).await;
+        assert_eq!(job.cancel().await.expect("settled"), Settlement::Settled);
+        assert_eq!(left().await, [280, 0, 5, 30, 200]);
+        let job = reserve(costs(100)).await;
+        let refund = limiter.refund(ann(), Costs::from(75).with("requests", Cost::ZERO));
+        refund.of(job.decision()).await.expect("refunded");
+        assert_eq!(left().await, [255, 0, 4, 5, 200]);
+        // More than reserved is a debt of the rate, and of the pool.
+        let job = reserve(costs(10)).await;
+        assert_eq!(job.commit(300).await.expect("settled"), Settlement::Settled);
+        assert_eq!(left().await, [0, 0, 0, 0, 0]);
+        // Bob has a plan of his own, and the pool of the organisation is in debt.
+        let bob = Key::new("acme").child("bob");
+        assert_eq!(remaining_of_each(&limiter, bob).await, [400, 100, 6, 50, 0]);
+        // One that waits for its turn, and the order of the policies is another reservation.
+        let queue = Policy::leaky_bucket("queue", Quota::per_hour(60).with_burst(6));
+        let queued = limiter.with_policies([PLAN, queue, POOL]);
+        let key = || Key::new("other").child("carl");
+        let reserve = async |wait| {
+            let costs = Costs::cascading(101).with("queue", Cost::ONE);
+            let reserve = queued.reserve(key(), costs).wait(wait);
+            reserve.await.expect("a decision")
+        };
+        assert!(reserve(Duration::ZERO).await.is_allowed());
+        let denied = reserve(Duration::from_secs(1)).await;
+        assert!(denied.is_denied());
+        assert_eq!(remaining_of_each(&queued, key()).await[1..], [5, 199]);
+        let waits = queued.reserve(key(), Costs::cascading(1).with("queue", Cost::ONE));
+        assert!(waits.await.expect("a decision").decision().delay() > Duration::from_secs(1));
+    }
+}
+
+#[tokio::test]
+async fn rate_limits_that_join_a_cascade_are_charged_with_it_or_not_at_all() {
+    run(Kind::Server, "", joined_by_rate_limits).await;
+}
+
+#[tokio::test]
+async fn rate_limits_that_join_a_cascade_are_charged_with_it_or_not_at_all_in_a_cluster() {
+    run(Kind::Cluster, "", joined_by_rate_limits).await;
 }
 
 /// Counts what many callers were admitted, and what is left then.
@@ -161,8 +251,7 @@ async fn what_cannot_cascade_is_refused_with_name_and_value() {
     let limiter = Limiter::new(MemoryStore::new(), [PLAN, CREDITS, POOL]);
     let cascading = || Costs::cascading(7);
     let refused = |error: tollgate::Error| (error.kind(), error.to_string());
-    let needs_reservation =
-        "costs that cascade must be those of a reservation, and one cost for all policies";
+    let needs_reservation = "costs that cascade must be those of a reservation";
     let expected = (ErrorKind::Config, needs_reservation.to_owned());
     let error = limiter.check(ann()).cost(cascading()).await.unwrap_err();
     assert_eq!(refused(error), expected);
@@ -170,9 +259,42 @@ async fn what_cannot_cascade_is_refused_with_name_and_value() {
     assert_eq!(refused(error), expected);
     let error = limiter.refund(ann(), cascading()).await.unwrap_err();
     assert_eq!(refused(error), expected);
+    let job = limiter.reserve(ann(), cascading()).await.expect("held");
     let named = cascading().with("plan", Cost::ONE);
-    let error = limiter.reserve(ann(), named).await.unwrap_err();
+    let error = job.commit(named).await.unwrap_err();
     assert_eq!(refused(error), expected);
+    job.cancel().await.expect("settled");
+    let unknown = cascading().with("rate", Cost::ONE);
+    let error = limiter.reserve(ann(), unknown).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "costs name policy \"rate\", which is not in the set plan, credits, pool"
+    );
+    let all = cascading()
+        .with("plan", Cost::ONE)
+        .with("credits", Cost::ONE)
+        .with("pool", Cost::ONE);
+    let error = limiter.reserve(ann(), all).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "costs that cascade have a policy without a cost of its own, got plan, credits, pool that are all named"
+    );
+    let much = cascading().with("credits", Cost::new(51));
+    let error = limiter.reserve(ann(), much).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cost 51 exceeds the burst 50 of policy credits"
+    );
+    let much = Costs::cascading(301).with("credits", Cost::ONE);
+    let error = limiter.reserve(ann(), much.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
+    let capped = limiter
+        .reserve(ann(), much.with("credits", Cost::new(77)))
+        .capped();
+    let capped = capped.await.expect("a decision");
+    let gave = capped.decision().states().map(|state| state.cost().units());
+    assert_eq!(gave.collect::<Vec<_>>(), [100, 50, 200]);
+    capped.cancel().await.expect("settled");
     let ranked = cascading().with_priority(Priority::NORMAL);
     let error = limiter.reserve(ann(), ranked).await.unwrap_err();
     assert!(
@@ -193,7 +315,7 @@ async fn what_cannot_cascade_is_refused_with_name_and_value() {
         .reserve(ann(), Costs::cascading(351))
         .await
         .unwrap_err();
-    let message = "cost 351 exceeds the 350 units that the policies of the set can give";
+    let message = "cost 351 exceeds the 350 units that the policies that cascade can give";
     assert_eq!(
         refused(error),
         (ErrorKind::CostExceedsBurst, message.to_owned())
@@ -213,6 +335,10 @@ async fn what_cannot_cascade_is_refused_with_name_and_value() {
     let error = limiter.reserve("acme", cascading()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "costs cascade over windows with one counter that are not leased, got policy rate: TokenBucket, 9 per 1s"
+        "costs cascade over windows with one counter that are not leased, got policy rate: TokenBucket, 9 per 1s: name its cost to charge it in full"
     );
+    let joined = limiter
+        .reserve("acme", cascading().with("rate", Cost::new(7)))
+        .await;
+    assert!(joined.expect("a decision").is_allowed());
 }

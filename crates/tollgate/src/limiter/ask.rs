@@ -451,17 +451,16 @@ impl IntoFuture for RefundBuilder<'_> {
         // The decision may come from another limiter of the same store, or from this one before its
         // policies changed.
         let policies = decision.map_or(limiter.policies(), Decision::policies);
-        let charge = match costs.charge(policies) {
+        let charge = match decision {
+            Some(decision) => costs.give_back(policies, decision.charge()),
+            None => costs.charge(policies),
+        };
+        let charge = match charge {
+            Ok(_) if decision.is_some_and(Decision::is_denied) => {
+                return StoreFuture::ready(Ok(()));
+            }
             Ok(charge) => charge,
             Err(error) => return StoreFuture::ready(Err(error)),
-        };
-        let charge = match (decision, costs.total()) {
-            (Some(decision), _) if decision.is_denied() => return StoreFuture::ready(Ok(())),
-            (Some(decision), Some(total)) if decision.charge().cascade().is_some() => {
-                decision.charge().given_back(total, policies.len())
-            }
-            (Some(decision), _) => charge.borrow().at_most(decision.charge(), policies.len()),
-            (None, _) => charge,
         };
         if charge.borrow().cost == Cost::ZERO || policies.is_blocked() {
             return StoreFuture::ready(Ok(()));

@@ -127,10 +127,7 @@ impl Limiter {
         // The policies may have changed since. Those of the decision were charged.
         let policies = decision.policies();
         let charged = decision.charge();
-        let charge = match (charged.cascade(), costs.total()) {
-            (Some(_), Some(total)) => charged.settled_at(total, policies.len()),
-            _ => costs.charge(policies)?,
-        };
+        let charge = costs.settle(policies, charged)?;
         if decision.is_denied() {
             return Ok(Settlement::Lapsed);
         }
@@ -229,7 +226,11 @@ impl ReserveBuilder {
             let most = |policy: &Policy| Cost::new(priority.units_of_policy(policy));
             charge = Charge::each(each.map(|(policy, cost)| cost.min(most(policy))));
         }
-        policies.admits(charge.borrow())?;
+        match charge.borrow().cascade() {
+            // Its cost is the sum, and says nothing about the policies.
+            Some(_) => policies.refuse(charge.borrow())?,
+            None => policies.admits(charge.borrow())?,
+        }
         let charge = self.limiter.rank(&self.key, &self.estimate, charge)?;
         policies.reaches(&self.key)?;
         Ok(match self.max_wait {
@@ -442,8 +443,9 @@ impl Reservation {
     ///
     /// - Less than reserved: the rest is refunded, at the time of the reservation. A window that
     ///   opened later gets nothing.
-    /// - One cost is the sum of costs that [cascade](Costs::cascading). What was spent last comes
-    ///   back first.
+    /// - One cost is the sum of costs that [cascade](Costs::cascading), and that of each policy
+    ///   beside them. Name these where they count something else. What was spent last comes back
+    ///   first.
     /// - More than reserved: the rest is charged now, although it may not fit. The policy is in
     ///   debt then: later requests wait until the debt is paid. A policy spends at most eight times
     ///   its burst in all, so that one wrong commit does not lock a key for ever.

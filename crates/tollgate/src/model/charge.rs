@@ -20,9 +20,12 @@ pub(crate) struct Each {
     /// The customer that spends from each policy under
     /// [fair shares](crate::LimiterBuilder::fair_shares). 0 for nobody.
     spenders: Option<Box<[u64; MAX_POLICIES]>>,
-    /// The policies are spent one after the other. Each has the whole cost until a store has divided
+    /// Policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.
     cascade: Option<Cascade>,
+    /// The places of the policies beside these, which are charged a cost of their own in full: a bit
+    /// for each.
+    beside: u8,
     /// The number of a commit, by which a store knows it again. 0 for everything else.
     number: u64,
 }
@@ -72,6 +75,7 @@ impl Each {
             ceilings: None,
             spenders: None,
             cascade: None,
+            beside: 0,
             number: 0,
         }
     }
@@ -83,6 +87,7 @@ impl PartialEq for Each {
         self.costs == other.costs
             && self.ceilings == other.ceilings
             && self.cascade == other.cascade
+            && self.beside == other.beside
     }
 }
 
@@ -121,14 +126,26 @@ impl Charge {
         }
     }
 
-    /// Creates a charge that a store divides.
-    pub(crate) fn cascading(cost: Cost, cascade: Cascade) -> Self {
+    /// Creates a charge that a store divides over the policies that have no cost in `own`. The others
+    /// are charged their own in full.
+    pub(crate) fn cascading(
+        cost: Cost,
+        cascade: Cascade,
+        own: impl IntoIterator<Item = Option<Cost>>,
+    ) -> Self {
+        let mut each = Each {
+            cascade: Some(cascade),
+            ..Each::of([cost; MAX_POLICIES])
+        };
+        for (at, own) in own.into_iter().enumerate() {
+            if let Some(own) = own {
+                each.costs[at] = own;
+                each.beside |= 1 << at;
+            }
+        }
         Self {
             cost,
-            each: Some(Arc::new(Each {
-                cascade: Some(cascade),
-                ..Each::of([cost; MAX_POLICIES])
-            })),
+            each: Some(Arc::new(each)),
         }
     }
 
@@ -146,6 +163,7 @@ impl Charge {
                 ceilings: Some(each),
                 spenders: of_each.and_then(|each| each.spenders.clone()),
                 cascade: of_each.and_then(|each| each.cascade),
+                beside: of_each.map_or(0, |each| each.beside),
                 number: 0,
             })),
         }
@@ -245,54 +263,80 @@ impl<'a> ChargeRef<'a> {
         (number > 0).then_some(number)
     }
 
-    /// Returns how a store divides the charge, if the policies are spent one after the other.
+    /// Returns how a store divides the charge, if policies are spent one after the other.
     #[must_use]
     #[inline]
     pub fn cascade(self) -> Option<Cascade> {
         self.each?.cascade
     }
 
+    /// Returns whether the policy at this place of the set is charged a cost of its own, beside those
+    /// that are spent one after the other.
+    #[must_use]
+    pub fn is_beside(self, at: usize) -> bool {
+        self.each.is_some_and(|each| each.beside >> at & 1 > 0)
+    }
+
     /// Returns this charge as a store has divided it: at the cost for each policy.
     pub(crate) fn divided(self, costs: impl IntoIterator<Item = Cost>) -> Charge {
         let charge = Charge::each(costs);
-        let Some(cascade) = self.cascade() else {
+        let Some(each) = self.each.filter(|each| each.cascade.is_some()) else {
             return charge.under_those_of(self);
         };
         let costs = std::array::from_fn(|at| charge.borrow().of(at));
         Charge {
             cost: self.cost,
             each: Some(Arc::new(Each {
-                cascade: Some(cascade),
-                ..Each::of(costs)
+                costs,
+                ..Each::clone(each)
             })),
         }
     }
 
+    /// Divides this charge over what each policy has left. Those beside the cascade keep their costs.
+    pub(crate) fn divided_over(self, cascade: Cascade, left: &[u64]) -> Charge {
+        let each = left.iter().enumerate();
+        let divided = each.filter(|&(at, _)| !self.is_beside(at));
+        let shares = cascade.divide(self.cost.units(), divided.map(|(_, &left)| left));
+        let mut shares = shares.into_iter();
+        self.divided((0..left.len()).map(|at| match self.is_beside(at) {
+            true => self.of(at),
+            false => shares.next().unwrap_or_default(),
+        }))
+    }
+
     /// Returns the final cost for each of `count` policies when `total` units were spent of a charge
     /// that a store has divided. The policies that were spent last get units back first, and what
-    /// was spent beyond the charge is owed by the last one.
-    pub(crate) fn settled_at(self, total: Cost, count: usize) -> Charge {
-        let mut rest = total.units();
-        let spent = self.iter(count).map(|held| {
-            let spent = held.units().min(rest);
-            rest -= spent;
+    /// was spent beyond the charge is owed by the last one. Those beside the cascade have the final
+    /// costs of `beside`.
+    pub(crate) fn settled_at(self, total: Cost, beside: ChargeRef<'_>, count: usize) -> Charge {
+        let (mut rest, mut last) = (total.units(), None);
+        let spent = (0..count).map(|at| {
+            if self.is_beside(at) {
+                return beside.of(at).units();
+            }
+            let spent = self.of(at).units().min(rest);
+            (rest, last) = (rest - spent, Some(at));
             spent
         });
         let mut spent: SmallVec<[u64; MAX_POLICIES]> = spent.collect();
-        if let Some(last) = spent.last_mut() {
-            *last += rest;
+        if let Some(last) = last {
+            spent[last] += rest;
         }
         Charge::each(spent.into_iter().map(Cost::new))
     }
 
     /// Returns the units that come back from each of `count` policies when `units` do of a charge that
-    /// a store has divided.
-    pub(crate) fn given_back(self, units: Cost, count: usize) -> Charge {
-        let held: u64 = self.iter(count).map(Cost::units).sum();
+    /// a store has divided, and those of `beside` from the policies beside the cascade.
+    pub(crate) fn given_back(self, units: Cost, beside: ChargeRef<'_>, count: usize) -> Charge {
+        let divided = (0..count).filter(|&at| !self.is_beside(at));
+        let held: u64 = divided.map(|at| self.of(at).units()).sum();
         let spent = held.saturating_sub(units.units());
-        let spent = self.settled_at(Cost::new(spent), count);
-        let each = self.iter(count).zip(spent.borrow().iter(count));
-        Charge::each(each.map(|(held, spent)| Cost::new(held.units() - spent.units())))
+        let spent = self.settled_at(Cost::new(spent), self, count);
+        Charge::each((0..count).map(|at| match self.is_beside(at) {
+            true => beside.of(at).min(self.of(at)),
+            false => Cost::new(self.of(at).units() - spent.borrow().of(at).units()),
+        }))
     }
 
     /// Returns the cost for each of `count` policies.

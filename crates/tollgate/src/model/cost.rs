@@ -6,7 +6,7 @@ use std::{borrow::Cow, fmt};
 use smallvec::SmallVec;
 
 use super::{
-    charge::{Cascade, Charge},
+    charge::{Cascade, Charge, ChargeRef},
     quota::MAX_EXACT,
 };
 use crate::{Algorithm, Customer, Error, Policy, PolicySet, Priority};
@@ -147,18 +147,22 @@ impl Costs {
     /// policy gave. A commit of less gives back what was spent last first, and one of more is a
     /// debt of the last policy.
     ///
+    /// A policy that is [named](Self::with) is no part of this: it is charged its own cost in full,
+    /// whatever its algorithm. So a limit of tokens a minute stands beside the plan, and either all
+    /// of them are charged or none.
+    ///
     /// Such costs are [reserved](crate::Limiter::reserve): a check and a peek fail with
     /// [`ErrorKind::Config`](crate::ErrorKind::Config). So does a reservation of a
-    /// [priority](Self::with_priority) or of a [customer](Self::with_customer), and one over other
-    /// policies than windows with one counter (fixed, calendar, from the first hit), or over leased
-    /// ones.
+    /// [priority](Self::with_priority) or of a [customer](Self::with_customer), and one whose
+    /// policies without a name are not windows with one counter (fixed, calendar, from the first
+    /// hit), or are leased.
     ///
     /// In a Redis Cluster, the pool lies in the slot of the plan when it is an outer level of its
     /// key, as here.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tollgate::{Costs, Key, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Cost, Costs, Key, Limiter, MemoryStore, Policy, Quota};
     ///
     /// const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(100));
     /// const POOL: Policy = Policy::fixed_window("pool", Quota::per_day(1_000)).at_level(1);
@@ -173,6 +177,13 @@ impl Costs {
     /// let left = limiter.peek(ann).await?;
     /// assert_eq!(left.state("plan").unwrap().remaining(), 0);
     /// assert_eq!(left.state("pool").unwrap().remaining(), 990);
+    ///
+    /// const RATE: Policy = Policy::token_bucket("rate", Quota::per_hour(500));
+    /// let limiter = Limiter::new(MemoryStore::new(), [RATE, PLAN, POOL]);
+    /// let costs = Costs::cascading(130).with("rate", Cost::new(130));
+    /// let job = limiter.reserve(Key::new("acme").child("bob"), costs).await?.into_result()?;
+    /// let gave = |policy| job.decision().state(policy).unwrap().cost().units();
+    /// assert_eq!((gave("rate"), gave("plan"), gave("pool")), (130, 100, 30));
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -206,13 +217,14 @@ impl Costs {
         self
     }
 
-    /// Returns whether the policies pay one after the other.
+    /// Returns whether policies pay one after the other.
     #[must_use]
     pub fn cascades(&self) -> bool {
         self.cascade.is_some()
     }
 
-    /// Sets the cost for the policy with this name.
+    /// Sets the cost for the policy with this name. Beside [cascading](Self::cascading) costs, the
+    /// policy pays it in full.
     #[must_use]
     pub fn with(mut self, policy: impl Into<Cow<'static, str>>, cost: impl Into<Cost>) -> Self {
         let (policy, cost) = (policy.into(), cost.into());
@@ -272,17 +284,60 @@ impl Costs {
             .filter(|_| self.named.is_empty() && !is_ranked && self.cascade.is_none())
     }
 
-    /// Returns the one cost that stands for all policies.
-    pub(crate) fn total(&self) -> Option<Cost> {
-        self.others.filter(|_| self.named.is_empty())
+    /// Returns the cost that was set for this policy by its name.
+    fn own(&self, policy: &Policy) -> Option<Cost> {
+        let mut named = self.named.iter();
+        let own = named.find(|(name, _)| name == policy.name());
+        own.map(|&(_, cost)| cost)
+    }
+
+    /// Returns the sum over the policies that cascade in this charge: the cost that stands for all
+    /// of them, if none is named.
+    fn sum(&self, policies: &PolicySet, charged: ChargeRef<'_>) -> Option<Cost> {
+        let mut each = policies.iter().enumerate();
+        let is_one = each.all(|(at, policy)| charged.is_beside(at) || self.own(policy).is_none());
+        self.others.filter(|_| is_one)
+    }
+
+    /// Returns what a commit of these costs settles of what was charged: the final cost for each
+    /// policy.
+    pub(crate) fn settle(
+        &self,
+        policies: &PolicySet,
+        charged: ChargeRef<'_>,
+    ) -> Result<Charge, Error> {
+        match charged.cascade().and_then(|_| self.sum(policies, charged)) {
+            Some(total) => {
+                let each = self.each(policies)?;
+                Ok(charged.settled_at(total, each.borrow(), policies.len()))
+            }
+            None => self.charge(policies),
+        }
+    }
+
+    /// Returns what a refund of these costs gives back of what was charged.
+    pub(crate) fn give_back(
+        &self,
+        policies: &PolicySet,
+        charged: ChargeRef<'_>,
+    ) -> Result<Charge, Error> {
+        let charge = self.charge(policies)?;
+        let count = policies.len();
+        Ok(
+            match charged.cascade().and_then(|_| self.sum(policies, charged)) {
+                Some(total) => charged.given_back(total, charge.borrow(), count),
+                None => charge.borrow().at_most(charged, count),
+            },
+        )
     }
 
     /// Returns what a reservation charges on a set: the cost for each policy, or one that a store
     /// divides.
     pub(crate) fn estimate(&self, policies: &PolicySet) -> Result<Charge, Error> {
-        let (Some(cascade), Some(cost)) = (self.cascade, self.total()) else {
+        let (Some(cascade), Some(cost)) = (self.cascade, self.others) else {
             return self.charge(policies);
         };
+        self.each(policies)?;
         if self.priority != Priority::CRITICAL {
             return Err(Error::config(format!(
                 "costs that cascade have no priority, got {:?}",
@@ -300,12 +355,24 @@ impl Costs {
             Algorithm::CalendarWindow { .. } => !policy.is_leased(),
             _ => false,
         };
-        match policies.iter().find(|policy| !has_counter(policy)) {
-            Some(other) => Err(Error::config(format!(
-                "costs cascade over windows with one counter that are not leased, got policy {other:?}"
+        let unnamed = || policies.iter().filter(|policy| self.own(policy).is_none());
+        match (
+            unnamed().find(|policy| !has_counter(policy)),
+            unnamed().count(),
+        ) {
+            (Some(other), _) => Err(Error::config(format!(
+                "costs cascade over windows with one counter that are not leased, got policy {other:?}: name its cost to charge it in full"
             ))),
-            None if policies.len() == 1 => Ok(cost.into()),
-            None => Ok(Charge::cascading(cost, cascade)),
+            (None, 0) => Err(Error::config(format!(
+                "costs that cascade have a policy without a cost of its own, got {} that are all named",
+                names(policies)
+            ))),
+            _ if policies.len() == 1 => Ok(cost.into()),
+            _ => Ok(Charge::cascading(
+                cost,
+                cascade,
+                policies.iter().map(|policy| self.own(policy)),
+            )),
         }
     }
 
@@ -313,9 +380,14 @@ impl Costs {
     pub(crate) fn charge(&self, policies: &PolicySet) -> Result<Charge, Error> {
         if self.cascade.is_some() {
             return Err(Error::config(
-                "costs that cascade must be those of a reservation, and one cost for all policies",
+                "costs that cascade must be those of a reservation",
             ));
         }
+        self.each(policies)
+    }
+
+    /// Returns the cost for each policy of a set, whether the others cascade or not.
+    fn each(&self, policies: &PolicySet) -> Result<Charge, Error> {
         if let (Some(cost), true) = (self.others, self.named.is_empty()) {
             return Ok(cost.into());
         }

@@ -417,7 +417,7 @@ impl Store for RedisStore {
             let (check, charge) = (kept.check(), kept.check().charge());
             let shape = check.policies.shape();
             let script = match charge.cascade() {
-                Some(_) => shape.cascade(),
+                Some(_) => shape.cascade(charge.is_capped()),
                 None => shape.reserve(charge.is_capped()),
             };
             let reply = inner.backend.run_held(check, &id, script, life_us).await?;

@@ -151,8 +151,9 @@ pub(crate) use spending::{FADES_IN, TOLD_EVERY, WeakSpending};
 /// 21. **Priority.** Checks of a [priority](crate::Priority) leave the units above its share to
 ///     checks of a higher one.
 ///
-/// 23. **Cascade.** [Cascading](crate::Costs::cascading) costs take what each policy has left, in
-///     their order, and are denied exactly when all together have less. 3, 5 and 14 hold for them.
+/// 24. **Cascade.** [Cascading](crate::Costs::cascading) costs take what each policy has left, in
+///     their order, and are denied exactly when all together have less, or when a policy beside them
+///     has less than its own cost. 3, 5 and 14 hold for them.
 ///
 /// # Permits
 ///

@@ -233,8 +233,8 @@ fn divide(states: &mut impl States, check: Check<'_>, cascade: Cascade, now_us: 
     let left = levels
         .iter(check.policies)
         .map(|(policy, level)| numbers(policy, &level, 0).remaining);
-    let charge = check.charge();
-    charge.divided(cascade.divide(charge.cost.units(), left))
+    let left: SmallVec<[u64; 4]> = left.collect();
+    check.charge().divided_over(cascade, &left)
 }
 
 /// Decides a check and records what it charges, or repeats the answer of the reservation that is

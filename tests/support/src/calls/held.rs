@@ -25,7 +25,7 @@ impl Script {
     /// Returns the text that reserves costs which cascade.
     #[must_use]
     pub fn cascade_text(&self) -> &str {
-        &shape(self.policies()).cascade().text
+        &shape(self.policies()).cascade(self.is_capped()).text
     }
 
     /// Returns the text that settles a reservation.
@@ -60,7 +60,7 @@ impl Script {
     ) -> Vec<Vec<u8>> {
         let charge = self.charge(costs);
         let sha = match charge.borrow().cascade() {
-            Some(_) => &shape(self.policies()).cascade().sha,
+            Some(_) => &shape(self.policies()).cascade(self.is_capped()).sha,
             None => self.reserve_sha(),
         };
         self.held(sha, key, id, &charge, life_us, now_us)

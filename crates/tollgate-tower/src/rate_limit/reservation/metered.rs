@@ -96,12 +96,9 @@ impl MeteredReservation {
         if !self.meter.has_counted() {
             return;
         }
-        // One cost is the sum of costs that cascade.
-        let total = self.meter.only().filter(|_| reservation.cascades());
-        let costs = match total {
-            Some(units) => Costs::new(Cost::new(units)),
-            None => self.meter.costs(charged(reservation.decision())),
-        };
+        // The count for all policies is the sum of costs that cascade.
+        let sum = self.meter.sum().filter(|_| reservation.cascades());
+        let costs = sum.unwrap_or_else(|| self.meter.costs(charged(reservation.decision())));
         let _runtime = self.runtime.as_ref().map(Handle::enter);
         in_background(self.is_in_process, commit(reservation, costs));
     }

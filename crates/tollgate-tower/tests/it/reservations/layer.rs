@@ -5,7 +5,7 @@ use std::{future::pending, thread};
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota, store::Clock};
+use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock};
 use tollgate_tower::{
     Counter, Decisions, Meter, RateLimitLayer, ReservationLayer, key::Header, rejection::Problem,
 };
@@ -326,6 +326,32 @@ async fn a_count_of_its_own_is_the_cost_of_a_policy_also_where_costs_cascade() {
     });
     layer.layer(service).oneshot(acme()).await.unwrap();
     assert_eq!(left_of_each(&limiter).await, [0, 0, 995]);
+}
+
+#[tokio::test]
+async fn a_policy_beside_a_cascade_is_settled_at_the_sum_or_at_a_count_of_its_own() {
+    let limiter = plan_credits_and_pool();
+    let mut policies: Vec<Policy> = limiter.policies().iter().cloned().collect();
+    policies.push(Policy::fixed_window("tokens", Quota::per_day(1_000)));
+    policies.push(Policy::fixed_window("requests", Quota::per_day(10)));
+    let limiter = limiter.with_policies(PolicySet::try_new(policies).unwrap());
+    let estimate = Costs::cascading(150);
+    let estimate = estimate
+        .with("tokens", Cost::new(150))
+        .with("requests", Cost::ONE);
+    let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+        .reserve(move |_| estimate.clone())
+        .build();
+    let service = service_fn(|request: Request<()>| async move {
+        let meter = request.extensions().get::<Meter>().unwrap();
+        meter.add(110);
+        meter.counter("requests").unwrap().set(1);
+        Served::Ok(Response::new(String::new()))
+    });
+    layer.layer(service).oneshot(acme()).await.unwrap();
+    assert_eq!(left_of_each(&limiter).await, [0, 10, 1_000]);
+    assert_eq!(remaining(&limiter, "acme", "tokens").await, 890);
+    assert_eq!(remaining(&limiter, "acme", "requests").await, 9);
 }
 
 #[tokio::test]

@@ -308,7 +308,9 @@ fn under(
         .enumerate()
         .map(|(at, policy)| ceiling(at, policy));
     let is_needed = |policy: &Policy| policy.algorithm().is_queue() || owes(policy.algorithm());
-    match asked.cost > Cost::ZERO && policies.iter().any(is_needed) {
+    // The cost of a cascade says nothing about the policies beside it.
+    let is_asked = asked.cost > Cost::ZERO || asked.cascade().is_some();
+    match is_asked && policies.iter().any(is_needed) {
         true => charge.under(ceilings),
         false => charge.clone(),
     }

@@ -335,6 +335,7 @@ impl Decision {
             Some(cascade) if !is_allowed && !self.is_blocked() => self.covered_us(cascade),
             _ => 0,
         };
+        let is_divided = move |at| covered_us > 0 && !charge.is_beside(at);
         self.levels
             .iter(&self.policies)
             .enumerate()
@@ -358,7 +359,7 @@ impl Decision {
                 if let Some(numbers) = self.levels.set_numbers(at) {
                     state.numbers = numbers;
                 }
-                if covered_us > 0 {
+                if is_divided(at) {
                     state.numbers.retry_us = covered_us;
                     state.numbers.reset_us = state.numbers.reset_us.max(covered_us);
                 }
@@ -371,13 +372,22 @@ impl Decision {
     }
 
     /// Returns the time until windows that are spent one after the other cover the cost: until the end
-    /// of one of them, at which it has its whole amount again.
+    /// of one of them, at which it has its whole amount again. 0 when they cover it now, and another
+    /// policy denies.
     fn covered_us(&self, cascade: Cascade) -> u64 {
+        let divided = || {
+            let each = self.levels.iter(&self.policies).enumerate();
+            let each = each.filter(|&(at, _)| !self.charge().is_beside(at));
+            each.map(|(_, level)| level)
+        };
+        if divided().all(|(_, level)| level.fits) {
+            return 0;
+        }
         let level = |(policy, level): (&Policy, PolicyLevel)| {
             let found = numbers(policy, &level, 0);
             (policy.quota_ref().amount(), found.remaining, found.more_us)
         };
-        let each: Vec<_> = self.levels.iter(&self.policies).map(level).collect();
+        let each: Vec<_> = divided().map(level).collect();
         let is_covered = |at_us: u64| {
             let left = each.iter().map(|&(amount, left, end_us)| match end_us {
                 1.. if end_us <= at_us => amount,

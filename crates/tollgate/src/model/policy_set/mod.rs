@@ -307,9 +307,6 @@ impl PolicySet {
         if charge.each.is_none() && charge.cost <= self.most() {
             return charge.cost.into();
         }
-        if let Some(cascade) = charge.cascade() {
-            return Charge::cascading(charge.cost.min(self.most_of(cascade)), cascade);
-        }
         let burst = |at: usize| self.shared()[at].quota_ref().burst();
         let ceilings = || (0..self.len()).map_while(|at| Some(charge.ceiling(at)?.cut(burst(at))));
         let most = |at: usize| {
@@ -318,7 +315,15 @@ impl PolicySet {
                 .map_or(burst(at), |ceiling| ceiling.cut(burst(at)).units())
         };
         let costs = charge.iter(self.len()).enumerate();
-        let cut = Charge::each(costs.map(|(at, cost)| cost.min(Cost::new(most(at)))));
+        let mut costs = costs.map(|(at, cost)| cost.min(Cost::new(most(at))));
+        let cut = match charge.cascade() {
+            Some(cascade) => {
+                let total = charge.cost.min(self.most_of(cascade, charge));
+                let own = (0..self.len()).map(|at| costs.next().filter(|_| charge.is_beside(at)));
+                Charge::cascading(total, cascade, own)
+            }
+            None => Charge::each(costs),
+        };
         if charge.is_capped() {
             cut.under(ceilings())
         } else {
@@ -326,9 +331,10 @@ impl PolicySet {
         }
     }
 
-    /// Returns the greatest cost that can be divided over the policies.
-    fn most_of(&self, cascade: Cascade) -> Cost {
-        Cost::new(cascade.most(self.iter().map(|policy| policy.quota().burst())))
+    /// Returns the greatest cost that can be divided over the policies that cascade in this charge.
+    fn most_of(&self, cascade: Cascade, charge: ChargeRef<'_>) -> Cost {
+        let divided = (0..self.len()).filter(|&at| !charge.is_beside(at));
+        Cost::new(cascade.most(divided.map(|at| self.shared()[at].quota_ref().burst())))
     }
 
     /// Refuses a cost that can never fit, before the store is called.
@@ -374,23 +380,25 @@ impl PolicySet {
         self.iter().try_for_each(|policy| policy.find(key))
     }
 
+    /// Refuses a cost that can never fit, after a look at each policy.
     #[cold]
-    fn refuse(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
-        if let Some(cascade) = charge.cascade() {
-            let (cost, most) = (charge.cost, self.most_of(cascade));
-            if cost <= most {
-                return Ok(());
-            }
+    pub(crate) fn refuse(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
+        if let Some(cascade) = charge.cascade()
+            && let (cost, most) = (charge.cost, self.most_of(cascade, charge))
+            && cost > most
+        {
             return Err(Error::new(
                 ErrorKind::CostExceedsBurst,
                 format!(
-                    "cost {} exceeds the {} units that the policies of the set can give",
+                    "cost {} exceeds the {} units that the policies that cascade can give",
                     cost.units(),
                     most.units()
                 ),
             ));
         }
-        let exceeding = self.iter().zip(charge.iter(self.len()));
+        let is_divided = |at| charge.cascade().is_some() && !charge.is_beside(at);
+        let each = (0..self.len()).filter(|&at| !is_divided(at));
+        let exceeding = each.map(|at| (&*self.shared()[at], charge.of(at)));
         let exceeding = exceeding.filter(|(policy, cost)| cost.units() > policy.quota().burst());
         // The smallest burst is named, so that a cost that is lowered to it fits.
         match exceeding.min_by_key(|(policy, _)| policy.quota().burst()) {

@@ -87,6 +87,16 @@ pub(super) fn push_charge(charge: ChargeRef<'_>, policies: &PolicySet, mut push:
     charge
         .iter(policies.len())
         .for_each(|cost| push(cost.number()));
+    push_ceilings(charge, policies, push);
+}
+
+/// Visits the numbers of the ceiling for each policy if there are ceilings.
+#[inline]
+pub(super) fn push_ceilings(
+    charge: ChargeRef<'_>,
+    policies: &PolicySet,
+    mut push: impl FnMut(f64),
+) {
     if charge.is_capped() {
         let each = policies.iter().enumerate();
         each.flat_map(|(at, policy)| ceiling_numbers(policy, charge.ask(at)))

@@ -6,7 +6,8 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use super::check::{
-    Packed, for_each_number, has_part, invalid, level, packed, push_charge, time, word,
+    Packed, for_each_number, has_part, invalid, level, packed, push_ceilings, push_charge, time,
+    word,
 };
 use crate::{
     Cost, Decision, Error, ErrorKind, PolicySet,
@@ -58,6 +59,14 @@ pub fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &Policy
         Some(cascade) => {
             push(charge.cost.number());
             push(f64::from(u8::from(cascade == Cascade::Whole)));
+            for (at, cost) in charge.iter(policies.len()).enumerate() {
+                push(if charge.is_beside(at) {
+                    cost.number()
+                } else {
+                    -1.0
+                });
+            }
+            push_ceilings(charge, policies, &mut push);
         }
         None => push_charge(charge, policies, &mut push),
     }

@@ -75,10 +75,10 @@ impl Shape {
         self.assembled(Purpose::Reserve, is_capped)
     }
 
-    /// Returns the script that reserves units of policies that are spent one after the other. Only
-    /// windows with one counter have one.
-    pub fn cascade(&self) -> &Script {
-        self.assembled(Purpose::Cascade, false)
+    /// Returns the script that reserves units of policies that are spent one after the other, which
+    /// are windows with one counter, and of others beside them.
+    pub fn cascade(&self, is_capped: bool) -> &Script {
+        self.assembled(Purpose::Cascade, is_capped)
     }
 
     /// Returns the script that settles a reservation.

@@ -155,10 +155,13 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
             let set: Vec<_> = (0..count)
                 .map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds])
                 .collect();
+            let cascade = [Form::Plain, Form::Capped]
+                .map(|form| Script::assemble(Purpose::Cascade, &set, form));
             let leased = framed(&set, Form::Leased).into_iter().chain([lease(&set)]);
             let scripts = framed(&set, Form::Plain).into_iter().zip([1; 7]);
             let capped = framed(&set, Form::Capped).into_iter().zip([1; 7]);
-            for (script, keys) in scripts.chain(capped).chain(leased.zip([2; 8])) {
+            let scripts = scripts.chain(capped).chain(cascade.into_iter().zip([1; 2]));
+            for (script, keys) in scripts.chain(leased.zip([2; 8])) {
                 let left = [
                     "--@",
                     "--#",
@@ -197,9 +200,15 @@ fn a_set_of_the_most_policies_compiles() {
         let plain = framed(&[algorithm; 8], Form::Plain);
         let leased = framed(&[algorithm; 4], Form::Leased);
         let capped = framed(&[algorithm; 8], Form::Capped);
+        // Seven stand beside a window.
+        let mut set = [algorithm; 8];
+        set[7] = Algorithm::FixedWindow;
+        let cascade =
+            [Form::Plain, Form::Capped].map(|form| Script::assemble(Purpose::Cascade, &set, form));
         for script in plain
             .into_iter()
             .chain(capped)
+            .chain(cascade)
             .chain(leased)
             .chain([lease(&[algorithm; 4])])
         {
