@@ -1,3 +1,6 @@
+//! Commits through a store that is away, answers late, or loses its answers. Those through servers are in the
+//! tests of the workspace.
+
 use tokio::time::sleep;
 
 use super::*;
