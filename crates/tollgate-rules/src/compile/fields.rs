@@ -53,7 +53,9 @@ impl Compiler {
         }
     }
 
-    /// Reads a boolean that has to be there, because nothing would not mean `false`.
+    /// Reads a boolean that has to be there, because nothing would not mean `false`. Only actions
+    /// have such fields.
+    #[cfg(feature = "http")]
     pub(crate) fn filled_boolean(&mut self, node: &Node, trail: &Trail<'_>) -> bool {
         if node.is_null() {
             let wrong = self.wrong_type(node, trail, "true or false");
