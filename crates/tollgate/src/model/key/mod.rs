@@ -31,6 +31,27 @@ pub use secret::KeySecret;
 /// The store holds a key as readable text of at most 64 bytes. A longer text is replaced by a
 /// digest of it: 160 bits of its SHA-256.
 ///
+/// # Length
+///
+/// So a key takes no more than 64 bytes for each of its four levels at most, in the store and in the
+/// process, however long its parts are. Every byte of a part is read once, and one that is not plain
+/// is written as three.
+///
+/// - **Below 64 bytes** a key stays readable for operators, and costs least: prefer identifiers to
+///   paths, agents and URLs.
+/// - **What a client chooses** needs a bound of its own where the server has none. Servers bound the
+///   head of a request, and not a field of its body. Refuse what is longer than any value of yours
+///   before it becomes a key: the digest reads all of it.
+///
+/// ```
+/// use tollgate::Key;
+///
+/// assert_eq!(Key::new("x".repeat(64)).encoded().len(), 64);
+/// assert_eq!(Key::new("x".repeat(1_000_000)).encoded().len(), 41);
+/// ```
+///
+/// # Levels and branches
+///
 /// A key may be nested in levels, for example a user within a tenant: see [`child`](Self::child).
 /// Each level then has a text of at most 64 bytes. A key may also have branches side by side, for
 /// example an address and an API key: see [`beside`](Self::with_branch).
