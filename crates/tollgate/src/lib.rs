@@ -72,6 +72,7 @@
 //! | `redis` | yes | [`RedisStore`], for one server, Sentinel and Redis Cluster |
 //! | `tls` | no | `rediss://` URLs, by rustls |
 //! | `calendar` | no | windows of local days, weeks, months and years: `Policy::calendar_window` |
+//! | `pool` | yes | a `deadpool_redis::Pool`, or a `Client` of the crate `redis`, as a [`RedisSource`](redis::RedisSource) |
 //! | `sentinel-pool` | no | a `deadpool_redis::sentinel::Pool` as a [`RedisSource`](redis::RedisSource) |
 //! | `serde` | no | `Serialize` and `Deserialize` of [`Quota`] and [`Algorithm`], as text |
 //! | `macros` | no | the attribute `limited`, for async functions |
@@ -87,6 +88,7 @@
     not(all(
         feature = "calendar",
         feature = "metrics",
+        feature = "pool",
         feature = "redis",
         feature = "testing",
         feature = "tls"

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::RedisStore;
 use crate::{Error, MemoryStore, Store, store::scheme};
 
-/// Connects to the store that a URL names, and waits until the server answers.
+/// Connects to the store that a URL names, and waits until the server has shown that it can decide.
 ///
 /// Use it to choose the store by one variable: Redis in production, memory on a developer's
 /// machine. Use [`open`] if the service has to start while Redis is away. The returned store is
@@ -41,7 +41,7 @@ use crate::{Error, MemoryStore, Store, store::scheme};
 ///
 /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the URL is not valid, or its scheme needs a
 /// feature that is not enabled; the message names the feature. Any other kind when the server does
-/// not answer or refuses the user.
+/// not answer, refuses the user, or cannot decide.
 pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
     if let Some(scheme) = scheme::find(name(url.as_ref())) {
         return (scheme.connect)(url.as_ref()).await;

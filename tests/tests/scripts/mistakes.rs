@@ -52,7 +52,7 @@ fn a_call_makes_one_key_with_its_expiry() {
 #[tokio::test]
 async fn a_look_for_the_script_before_each_call() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::open(server.url()).expect("a store");
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(100)));
     for _ in 0..20 {
         let _ = decided(&limiter, "acme").await;

@@ -210,8 +210,7 @@ async fn refusals_by_configuration_do_not_open_the_breaker() {
     assert!(!server.command(&rights).is_error());
     let store = RedisStore::builder(format!("redis://less:secret@{}", server.addr()))
         .connect_timeout(PATIENCE)
-        .connect()
-        .await
+        .build()
         .expect("a store");
     let limiter = limiter(&store, PATIENCE, Outage::Closed);
     for _ in 0..10 {

@@ -35,10 +35,7 @@ async fn a_pool_lends_one_connection_and_no_decision_pings() {
 #[tokio::test]
 async fn a_cost_that_never_fits_does_not_reach_the_server() {
     let server = RedisServer::start();
-    let limiter = patient_limiter(
-        RedisStore::connect(server.url()).await.expect("a store"),
-        HOURLY,
-    );
+    let limiter = patient_limiter(RedisStore::open(server.url()).expect("a store"), HOURLY);
     let error = limiter
         .check("acme")
         .cost(Cost::new(6))

@@ -29,8 +29,8 @@ async fn decides(builder: RedisStoreBuilder) {
     assert!(limiter.check("acme").await.expect("a decision").is_denied());
 }
 
-/// Expects one of these errors, within the time for connecting.
-async fn fails(what: &str, builder: RedisStoreBuilder, kinds: &[ErrorKind]) {
+/// Expects one of these errors, within the time for connecting. Returns its words.
+async fn fails(what: &str, builder: RedisStoreBuilder, kinds: &[ErrorKind]) -> String {
     // A server that tells an error does so however slow the machine is.
     let time = if kinds.contains(&ErrorKind::Timeout) {
         Duration::from_secs(2)
@@ -43,6 +43,7 @@ async fn fails(what: &str, builder: RedisStoreBuilder, kinds: &[ErrorKind]) {
         .expect("an answer")
         .expect_err(what);
     assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
+    error.to_string()
 }
 
 #[tokio::test]
@@ -51,18 +52,24 @@ async fn a_server_certificate_of_the_given_authority_is_accepted_and_no_other() 
     let server = authority.server(&authority.sign(), false);
     decides(at("rediss", server.tls_port()).root_certificates(authority.pem())).await;
     let other = Authority::new("theirs");
-    fails(
-        "another authority",
-        at("rediss", server.tls_port()).root_certificates(other.pem()),
-        &[ErrorKind::Tls],
-    )
-    .await;
-    fails(
-        "the platform's authorities",
-        at("rediss", server.tls_port()),
-        &[ErrorKind::Tls],
-    )
-    .await;
+    for (what, builder) in [
+        (
+            "another authority",
+            at("rediss", server.tls_port()).root_certificates(other.pem()),
+        ),
+        (
+            "the platform's authorities",
+            at("rediss", server.tls_port()),
+        ),
+    ] {
+        let message = fails(what, builder, &[ErrorKind::Tls]).await;
+        let expected = format!(
+            "cannot connect to redis at 127.0.0.1:{}: TLS with redis failed: the authority that signed the server's \
+             certificate is not trusted here",
+            server.tls_port()
+        );
+        assert_eq!(message, expected, "{what}");
+    }
 }
 
 #[tokio::test]
@@ -131,10 +138,18 @@ async fn a_certificate_that_is_expired_or_of_another_name_is_refused() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign_expired(), false);
     let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
-    fails("an expired certificate", builder, &[ErrorKind::Tls]).await;
+    let message = fails("an expired certificate", builder, &[ErrorKind::Tls]).await;
+    assert!(
+        message.ends_with("the server's certificate has expired"),
+        "{message}"
+    );
     let server = authority.server(&authority.sign_elsewhere(), false);
     let builder = at("rediss", server.tls_port()).root_certificates(authority.pem());
-    fails("a certificate of another name", builder, &[ErrorKind::Tls]).await;
+    let message = fails("a certificate of another name", builder, &[ErrorKind::Tls]).await;
+    assert!(
+        message.ends_with("the server's certificate is for another name than the host of the URL"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -142,23 +157,29 @@ async fn tls_to_a_plain_port_and_plain_to_a_tls_port_end_with_an_error() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), false);
     let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem());
-    fails(
+    let message = fails(
         "plain to a TLS port",
         at("redis", server.tls_port()),
         &[ErrorKind::ConnectionLost],
     )
     .await;
+    assert!(
+        message.ends_with("if it expects TLS, the URL begins with rediss"),
+        "{message}"
+    );
     let any = [
         ErrorKind::Tls,
         ErrorKind::ConnectionLost,
         ErrorKind::Timeout,
     ];
-    fails(
+    let message = fails(
         "TLS to a plain port",
         roots(at("rediss", server.port())),
         &any,
     )
     .await;
+    // That is no reason to try TLS.
+    assert!(!message.contains("rediss"), "{message}");
     // A port that accepts bytes and never answers.
     let silent = Proxy::start(server.addr());
     silent.set(Mode::Stall);

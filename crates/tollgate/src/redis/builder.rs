@@ -15,7 +15,7 @@ use super::{
     deny_cache,
     dispatch::{Sender, StoreConfig},
     source::{RedisSource, SourceKind},
-    url_options::{UrlOptions, unreadable},
+    url_options::{UrlOptions, unreadable, unreadable_part},
 };
 use crate::{Error, clock::Clock, credentials::Provider};
 
@@ -41,22 +41,24 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStore {
-    /// Connects to `source`, and waits until the server answers. Logs what
+    /// Connects to `source`, and waits until the server has made one check. Logs what
     /// [`diagnose`](Self::diagnose) finds.
     ///
     /// Use [`open`](Self::open) if the service has to start while Redis is away.
     ///
     /// # Errors
     ///
-    /// When the source is not valid, or when the server does not answer or refuses the user or the
-    /// password.
+    /// When the source is not valid, when the server does not answer or refuses the user or the
+    /// password, or when it cannot decide: it is a replica, a Sentinel or older than Redis 6.2, the
+    /// user lacks a right, or the server accepts no writes now.
     pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, Error> {
         Self::builder(source).connect().await
     }
 
     /// Creates a store that connects with its first use: a check, or a limiter with [counted
     /// replicas](crate::limiter::Replicas::Counted), the default. Until the server answers, the
-    /// [`Outage`](crate::Outage) of each limiter decides.
+    /// [`Outage`](crate::Outage) of each limiter decides. When the server refuses the first check
+    /// because it is a replica, a Sentinel or too old, the log says so.
     ///
     /// # Errors
     ///
@@ -112,9 +114,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets user, password, database, protocol and TLS for the servers that Sentinels name. The
-    /// host and the port of this URL are ignored. Required when the URL of a Sentinel begins with
-    /// `rediss://`.
+    /// Sets user, password, database, protocol and TLS for the servers that Sentinels name, or that
+    /// a function [dials](RedisSource::dial). The port of this URL is ignored, and so is the host,
+    /// except as the name for TLS where a function dials. Required when the URL of a Sentinel
+    /// begins with `rediss://`.
     pub fn server_url(mut self, url: impl Into<String>) -> Self {
         self.server_url = Some(url.into());
         self
@@ -196,15 +199,16 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Builds the store, and waits until the server answers: see [`RedisStore::connect`].
+    /// Builds the store, and waits until the server has made one check: see
+    /// [`RedisStore::connect`].
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), and when the server does not answer or refuses the user or the
-    /// password.
+    /// As [`build`](Self::build) and [`RedisStore::connect`].
     pub async fn connect(self) -> Result<RedisStore, Error> {
         let store = self.build()?;
         store.ping().await?;
+        store.backend().prove().await?;
         store.log_findings().await;
         Ok(store)
     }
@@ -244,12 +248,19 @@ impl RedisStoreBuilder {
                 "connect_timeout must be above 0 and at most 1 day, got {connect_timeout:?}"
             )));
         }
-        if self.server_url.is_some() && !matches!(kind, SourceKind::Sentinels { .. }) {
+        let has_server_url = matches!(kind, SourceKind::Sentinels { .. } | SourceKind::Streams(_));
+        if self.server_url.is_some() && !has_server_url {
             return Err(Error::config(
                 "server_url is set, but the servers are not found through sentinels",
             ));
         }
-        if self.tls.is_some() && matches!(kind, SourceKind::Client(_) | SourceKind::Pool(_)) {
+        let has_own_tls = match kind {
+            #[cfg(feature = "pool")]
+            SourceKind::Client(_) => true,
+            SourceKind::Pool(_) => true,
+            _ => false,
+        };
+        if self.tls.is_some() && has_own_tls {
             return Err(Error::config(
                 "certificates need a rediss:// URL: a client or a pool has its own certificates",
             ));
@@ -265,12 +276,22 @@ impl RedisStoreBuilder {
                 let dialer = self.dialer(self.without_password(settings(&url)?)?, true)?;
                 ConnectionSource::Client(dialer.with_provider(self.provider.as_ref()).into())
             }
+            #[cfg(feature = "pool")]
             SourceKind::Client(client) => {
                 self.without_password(client.get_connection_info().clone())?;
                 let dialer = Dialer::new(*client).with_provider(self.provider.as_ref());
                 ConnectionSource::Client(dialer.into())
             }
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
+            SourceKind::Streams(streams) => {
+                let info = settings(self.server_url.as_deref().unwrap_or("redis://any"))?;
+                if matches!(info.addr(), ConnectionAddr::Unix(_)) {
+                    return Err(of_no_socket());
+                }
+                let dialer = self.dialer(self.without_password(info)?, true)?;
+                let dialer = dialer.with_provider(self.provider.as_ref());
+                ConnectionSource::Client(dialer.with_streams(streams).into())
+            }
             SourceKind::Sentinels {
                 urls,
                 master,
@@ -340,9 +361,7 @@ impl RedisStoreBuilder {
             .collect::<Result<_, _>>()?;
         let info = settings(server_url.unwrap_or("redis://any"))?;
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
-            return Err(Error::config(
-                "server_url must be a redis:// or rediss:// URL, got a socket path",
-            ));
+            return Err(of_no_socket());
         }
         Ok(Sentinels::new(
             dialers,
@@ -385,10 +404,17 @@ impl RedisStoreBuilder {
     }
 }
 
+/// Reports a `server_url` that names a socket.
+fn of_no_socket() -> Error {
+    Error::config("server_url must be a redis:// or rediss:// URL, got a socket path")
+}
+
 /// Reads a URL without options of the store, and adds the settings of every connection.
 fn settings(url: &str) -> Result<ConnectionInfo, Error> {
     UrlOptions::refuse_in(url)?;
-    let info = url.into_connection_info().map_err(|_| unreadable())?;
+    let info = url
+        .into_connection_info()
+        .map_err(|_| unreadable_part(url))?;
     let keep_alive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
     let tcp = TcpSettings::default()
         .set_nodelay(true)

@@ -11,8 +11,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The public interface shows types of the client libraries `redis` and `deadpool-redis` in this
-//! module only.
+//! The public interface names types of the client libraries `redis` and `deadpool-redis` with the
+//! feature `pool` alone, where a [`RedisSource`] is made of them. Without it, their next major
+//! versions concern nobody.
 
 // The core knows none of this folder but `RedisStore`: the trait `Store` is all that lies between.
 // Imports run downward: `builder`, `source` and `diagnosis` use `store`; `store` and its
@@ -39,6 +40,7 @@ use crate::store::{deny_cache, sync};
 
 /// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`]. It
 /// re-exports the version of `redis` that defines the `Client`.
+#[cfg(feature = "pool")]
 pub use deadpool_redis;
 
 pub use builder::RedisStoreBuilder;

@@ -1,17 +1,20 @@
 //! The forms in which a user names servers: a URL, a client, a pool, Sentinels, a cluster.
 //! How connections are made of them is in `builder.rs`.
 
-use std::fmt;
+use std::{fmt, io};
 
+#[cfg(feature = "pool")]
 use redis::Client;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    connect::Pool,
+    connect::{Pool, Streams},
     url_options::{UrlOptions, unreadable},
 };
 use crate::{Error, ErrorKind};
 
-/// Names the servers of a [`RedisStore`](crate::RedisStore): a URL, a client, or a connection pool.
+/// Names the servers of a [`RedisStore`](crate::RedisStore): a URL, a function that dials, a
+/// client, or a connection pool.
 ///
 /// | from | connects to |
 /// |---|---|
@@ -21,8 +24,9 @@ use crate::{Error, ErrorKind};
 /// | `redis+sentinel://[user:password@]host[:port][,host…]/master[/db]` | the master that Sentinels name |
 /// | `redis+cluster://[user:password@]host[:port][,host…]` | a Redis Cluster |
 /// | `rediss+sentinel://…`, `rediss+cluster://…` | the same, over TLS |
-/// | a [`Client`](crate::redis::deadpool_redis::redis::Client) of the crate `redis` | one server, as the client is configured |
-/// | a `deadpool_redis::Pool` | one server, on one connection that the pool lends |
+/// | [`RedisSource::dial`] | one server, on the streams that a function of the application opens |
+/// | a `Client` of the crate `redis` (feature `pool`) | one server, as the client is configured |
+/// | a `deadpool_redis::Pool` (feature `pool`) | one server, on one connection that the pool lends |
 /// | a `deadpool_redis::sentinel::Pool` (feature `sentinel-pool`) | the master, on one connection that the pool lends |
 ///
 /// User, password and database in a URL are for the servers. Percent-encode special characters. For
@@ -77,8 +81,10 @@ pub struct RedisSource(pub(super) SourceKind);
 #[derive(Clone)]
 pub(super) enum SourceKind {
     Url(String),
+    #[cfg(feature = "pool")]
     Client(Box<Client>),
     Pool(Pool),
+    Streams(Streams),
     Sentinels {
         urls: Vec<String>,
         master: String,
@@ -145,6 +151,41 @@ impl RedisSource {
         Self(SourceKind::Cluster(
             urls.into_iter().map(Into::into).collect(),
         ))
+    }
+
+    /// Names a server that is reached by streams which a function opens: through a proxy, a tunnel,
+    /// or with a TLS library of the application's own choice.
+    ///
+    /// The function is called for each connection, which is rare: one is shared by all checks. It
+    /// has the [time for connecting](crate::redis::RedisStoreBuilder::connect_timeout), and the
+    /// error that it returns is an outage. User, password, database and protocol stand in
+    /// [`server_url`](crate::redis::RedisStoreBuilder::server_url). If that URL begins with
+    /// `rediss`, the store speaks TLS on the stream, and the host is the name that the certificate
+    /// must have.
+    ///
+    /// The end of such a connection at rest is noticed when the stream reads it, so a function
+    /// should set keep-alive where the way to the server is long.
+    ///
+    /// ```
+    /// use tokio::net::TcpStream;
+    /// use tollgate::{RedisStore, redis::RedisSource};
+    ///
+    /// let source = RedisSource::dial(|| async {
+    ///     let stream = TcpStream::connect("127.0.0.1:6379").await?;
+    ///     stream.set_nodelay(true)?;
+    ///     Ok(stream)
+    /// });
+    /// let store = RedisStore::builder(source).server_url("redis://limits:password@any/1").build();
+    /// assert!(store.is_ok());
+    /// ```
+    #[must_use]
+    pub fn dial<F, D, S>(dial: F) -> Self
+    where
+        F: Fn() -> D + Send + Sync + 'static,
+        D: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        Self(SourceKind::Streams(Streams::new(dial)))
     }
 }
 
@@ -298,12 +339,14 @@ impl From<&String> for RedisSource {
     }
 }
 
+#[cfg(feature = "pool")]
 impl From<Client> for RedisSource {
     fn from(client: Client) -> Self {
         Self(SourceKind::Client(Box::new(client)))
     }
 }
 
+#[cfg(feature = "pool")]
 impl From<deadpool_redis::Pool> for RedisSource {
     fn from(pool: deadpool_redis::Pool) -> Self {
         Self(SourceKind::Pool(Pool::Server(pool)))
@@ -322,8 +365,10 @@ impl fmt::Debug for RedisSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             SourceKind::Url(_) => "RedisSource::Url(..)",
+            #[cfg(feature = "pool")]
             SourceKind::Client(_) => "RedisSource::Client(..)",
             SourceKind::Pool(_) => "RedisSource::Pool(..)",
+            SourceKind::Streams(_) => "RedisSource::Streams(..)",
             SourceKind::Sentinels { .. } => "RedisSource::Sentinels(..)",
             SourceKind::Cluster(_) => "RedisSource::Cluster(..)",
         })

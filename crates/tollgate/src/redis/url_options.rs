@@ -102,6 +102,43 @@ pub(super) fn unreadable() -> Error {
     )
 }
 
+/// Reports a URL that is not valid, and names the part that is wrong where that is the port or the
+/// database. Shows neither: where a host is missing, the password stands in the place of the port.
+pub(super) fn unreadable_part(url: &str) -> Error {
+    let of_part = |part| Error::config(format!("the redis URL is not valid: {part}"));
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return unreadable();
+    };
+    let (rest, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    if scheme.contains("unix") {
+        let mut options = query.trim_start_matches('?').split('&');
+        let is_wrong = |option: &str| {
+            let db = option.strip_prefix("db=");
+            db.is_some_and(|db| db.parse::<i64>().is_err())
+        };
+        return match options.any(is_wrong) {
+            true => of_part("its option db must be a number"),
+            false => unreadable(),
+        };
+    }
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    // A password with a slash that is not percent-encoded ends here.
+    if database.contains('@') {
+        return unreadable();
+    }
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    // A colon in brackets belongs to an IPv6 address.
+    let port = host.rsplit(']').next().and_then(|end| end.rsplit_once(':'));
+    if port.is_some_and(|(_, port)| port.parse::<u16>().is_err()) {
+        return of_part("its port must be a number of 1 to 65535");
+    }
+    let database = database.trim_end_matches('/');
+    match !database.is_empty() && database.parse::<i64>().is_err() {
+        true => of_part("its database must be a number, as in redis://host:6379/1"),
+        false => unreadable(),
+    }
+}
+
 /// Returns a value that is taken as it stands.
 fn plain(name: &str, value: &str) -> Result<String, Error> {
     match value.contains('%') {
@@ -127,6 +164,7 @@ fn duration(name: &str, value: &str) -> Result<Duration, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     fn taken(url: &str) -> (String, UrlOptions) {
         UrlOptions::take_from(url).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -178,6 +216,47 @@ mod tests {
         assert!(UrlOptions::refuse_in("redis://h?prefx=shop").is_err());
         for url in ["redis://h?protocol=resp3", "unix:///s?db=1&user=u&pass=p"] {
             assert!(UrlOptions::refuse_in(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_port_or_database_is_named_and_no_part_of_the_url_is_shown() {
+        let (port, database) = (
+            "its port must be a number of 1 to 65535",
+            "its database must be a number, as in redis://host:6379/1",
+        );
+        for (url, part) in [
+            ("redis://h:hunter2", port),
+            ("redis://u:p@h:hunter2/1", port),
+            ("redis://u:p@h:65536?protocol=resp3", port),
+            ("rediss://[::1]:hunter2", port),
+            ("redis://h/hunter2", database),
+            ("redis://u:p@h:1/hunter2?protocol=resp3", database),
+            ("redis://[::1]:7/1x", database),
+            (
+                "redis+unix:///s?user=u&db=hunter2",
+                "its option db must be a number",
+            ),
+        ] {
+            let error = unreadable_part(url);
+            let expected = format!("the redis URL is not valid: {part}");
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (ErrorKind::Config, expected)
+            );
+        }
+        for url in [
+            "redis://u:hunter2/x@h",
+            "redis://:hunter2@[::1",
+            "redis+unix:///s?db=1",
+            "redis://h:1/1",
+            "hunter2",
+        ] {
+            assert_eq!(
+                unreadable_part(url).to_string(),
+                unreadable().to_string(),
+                "{url}"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! Opens one connection to one server: address, TLS, sign-in, and new passwords while it lives.
 //! When it is opened is decided in `shared.rs`; what is known of it afterwards is in `connection/`.
 
-use std::{io, sync::Arc};
+use std::{io, pin::Pin, sync::Arc};
 
 use futures_util::future::select_ok;
 use redis::{
@@ -29,12 +29,37 @@ use crate::{
 /// Opens connections to one server.
 pub(in crate::redis) struct Dialer {
     client: Client,
+    /// Opens the streams. `None` when the address of the client leads to the server.
+    streams: Option<Streams>,
     /// The words for the server in errors and in the log.
     server: String,
     /// The certificates of the store. A client of the application has its own.
     certificates: Option<Certificates>,
     /// Is asked for user and password. `None` when they are those of the client.
     provider: Option<Provider>,
+}
+
+/// A function of the application that opens streams to the server.
+#[derive(Clone)]
+pub(in crate::redis) struct Streams(Arc<dyn Fn() -> Opening + Send + Sync>);
+
+type Opening = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
+impl Streams {
+    /// The words for the server, whose address is not known.
+    const SERVER: &str = "the redis server that the application dials";
+
+    pub(in crate::redis) fn new<F, D, S>(dial: F) -> Self
+    where
+        F: Fn() -> D + Send + Sync + 'static,
+        D: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        Self(Arc::new(move || {
+            let dialled = dial();
+            Box::pin(async move { Ok(Box::new(dialled.await?) as Box<dyn Stream>) })
+        }))
+    }
 }
 
 /// A new connection and its record.
@@ -45,6 +70,8 @@ pub(super) struct Opened {
     pub(super) driver: Option<Driver>,
     /// The task that signs it in again, if it is needed.
     pub(super) renewal: JoinSet<()>,
+    /// The server is spoken to without TLS, and may expect it.
+    pub(super) may_want_tls: bool,
 }
 
 impl Opened {
@@ -54,6 +81,7 @@ impl Opened {
             wire: Wire::unwatched(),
             driver: None,
             renewal: JoinSet::new(),
+            may_want_tls: false,
         }
     }
 }
@@ -74,9 +102,20 @@ impl Dialer {
         };
         Self {
             client,
+            streams: None,
             server,
             certificates: None,
             provider: None,
+        }
+    }
+
+    /// Opens the streams by a function of the application. The address of the client has the name
+    /// for TLS alone.
+    pub(in crate::redis) fn with_streams(self, streams: Streams) -> Self {
+        Self {
+            streams: Some(streams),
+            server: Streams::SERVER.to_owned(),
+            ..self
         }
     }
 
@@ -96,6 +135,12 @@ impl Dialer {
 
     pub(super) fn provider(&self) -> Option<&Provider> {
         self.provider.as_ref()
+    }
+
+    /// Returns whether the server is spoken to without TLS where it may expect it.
+    fn may_want_tls(&self) -> bool {
+        let info = self.client.get_connection_info();
+        self.streams.is_none() && matches!(info.addr(), ConnectionAddr::Tcp(..))
     }
 
     /// Returns the words for the server: `redis at`, and its host and port.
@@ -154,7 +199,7 @@ impl Dialer {
     async fn open_as(&self, client: &Client, bound: &ReplyBound) -> Result<Opened, Error> {
         self.try_open(client, bound)
             .await
-            .map_err(|error| protocol::connecting(&self.server, &error))
+            .map_err(|error| protocol::connecting(&self.server, self.may_want_tls(), &error))
     }
 
     async fn try_open(&self, client: &Client, bound: &ReplyBound) -> RedisResult<Opened> {
@@ -174,6 +219,7 @@ impl Dialer {
         Ok(Opened {
             driver: Some(driver),
             wire,
+            may_want_tls: self.may_want_tls(),
             ..Opened::driven_elsewhere(multiplexed)
         })
     }
@@ -202,6 +248,14 @@ impl Dialer {
         wire: &Arc<Wire>,
     ) -> RedisResult<Option<Bounded<Box<dyn Stream>>>> {
         let info = self.client.get_connection_info();
+        if let Some(Streams(open)) = &self.streams {
+            let stream = Watched::new(open().await?, wire);
+            let stream: Box<dyn Stream> = match info.addr() {
+                ConnectionAddr::TcpTls { host, .. } => self.over_tls(host, stream).await?,
+                _ => Box::new(stream),
+            };
+            return Ok(Some(Bounded::new(stream, bound, wire)));
+        }
         let stream: Box<dyn Stream> = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Box::new(Watched::new(
                 tcp(host, *port, info.tcp_settings()).await?,
@@ -235,6 +289,26 @@ impl Dialer {
             _ => return Ok(None),
         };
         Ok(Some(Bounded::new(stream, bound, wire)))
+    }
+}
+
+impl Dialer {
+    /// Speaks TLS on a stream of the application, to a server of this name.
+    async fn over_tls(
+        &self,
+        host: &str,
+        stream: Watched<Box<dyn Stream>>,
+    ) -> RedisResult<Box<dyn Stream>> {
+        let connector = self
+            .certificates
+            .as_ref()
+            .and_then(|certificates| certificates.connector(host));
+        let Some(connector) = connector else {
+            let none =
+                "there is no trusted root certificate, or the name in server_url is not valid";
+            return Err(Told::error(ErrorKind::Config, none).into());
+        };
+        connector.connect(stream).await
     }
 }
 

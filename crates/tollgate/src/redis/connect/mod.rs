@@ -4,6 +4,7 @@
 mod connection;
 mod dial_state;
 mod dialer;
+#[cfg_attr(not(feature = "pool"), path = "no_pool.rs")]
 mod pool;
 mod sentinel;
 mod shared;
@@ -12,7 +13,7 @@ mod tls;
 
 pub(in crate::redis) use connection::Connection;
 pub(in crate::redis) use dial_state::Numbered;
-pub(in crate::redis) use dialer::{Address, ConnectionTemplate, Dialer};
+pub(in crate::redis) use dialer::{Address, ConnectionTemplate, Dialer, Streams};
 pub(in crate::redis) use pool::Pool;
 pub(in crate::redis) use sentinel::{MasterWatch, Sentinels};
 pub(in crate::redis) use shared::{ConnectionSource, SharedConnection};

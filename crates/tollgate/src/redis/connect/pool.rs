@@ -89,7 +89,7 @@ impl Borrowed {
 
 fn pool_error(error: &PoolError) -> Error {
     match error {
-        PoolError::Backend(error) => protocol::connecting(Pool::SERVER, error),
+        PoolError::Backend(error) => protocol::connecting(Pool::SERVER, false, error),
         PoolError::Timeout(_) => {
             Error::new(ErrorKind::Timeout, "the pool gave no connection in time")
         }

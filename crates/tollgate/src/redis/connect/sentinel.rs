@@ -4,7 +4,7 @@
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
-use redis::Value;
+use redis::{RedisError, Value};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -159,7 +159,7 @@ impl Sentinels {
                 return Err(Error::new(ErrorKind::ReadOnly, message));
             }
             Err(error) if protocol::error(&error).kind() != ErrorKind::PermissionDenied => {
-                return Err(protocol::connecting(dialer.server(), &error));
+                return Err(protocol::connecting(dialer.server(), false, &error));
             }
             Ok(_) | Err(_) => {}
         }
@@ -223,20 +223,21 @@ impl Sentinels {
         let Sentinel { dialer, connection } = &self.sentinels[at];
         let mut kept = connection.lock().await;
         if let Some(mut opened) = kept.take()
-            && let Ok(answer) = self.ask_on(&mut opened).await
+            && let Ok(answer) = self.ask_on(dialer, &mut opened).await
         {
             *kept = Some(opened);
             return Ok(answer);
         }
         // There is no connection, or it ended since the last question.
         let mut opened = dialer.open(&ReplyBound::default()).await?;
-        let answer = self.ask_on(&mut opened).await?;
+        let answer = self.ask_on(dialer, &mut opened).await?;
         *kept = Some(opened);
         Ok(answer)
     }
 
     async fn ask_on(
         &self,
+        dialer: &Dialer,
         Opened {
             multiplexed, wire, ..
         }: &mut Opened,
@@ -252,7 +253,7 @@ impl Sentinels {
         let master: Option<Address> = address
             .query_async(multiplexed)
             .await
-            .map_err(|error| protocol::error(&error))?;
+            .map_err(|error| refusal(dialer, &error))?;
         let Some(master) = master else {
             return Err(Error::config(
                 "the sentinels know no master with the given name",
@@ -386,6 +387,20 @@ impl MasterWatch {
             .filter(|master| *master != current)?;
         self.sentinels.known.lock().announced = Some((master.clone(), Instant::now()));
         Some(master)
+    }
+}
+
+/// Converts the error of a question. A server that keeps data knows no questions for Sentinels.
+fn refusal(dialer: &Dialer, error: &RedisError) -> Error {
+    match protocol::is_unknown_command(error) {
+        true => Error::new(
+            ErrorKind::Protocol,
+            format!(
+                "{} is no Sentinel: name the Sentinels, or this server alone by a URL that begins with redis://",
+                dialer.server()
+            ),
+        ),
+        false => protocol::error(error),
     }
 }
 

@@ -12,16 +12,13 @@ pub use self::finding::Finding;
 use self::finding::{ACL, granted, lacks};
 use super::{
     RedisStore,
-    server::{self, DISTANT, Server},
+    server::{self, DISTANT, Server, field, info, text},
 };
 use crate::{Error, PolicySet, store::Deadline};
 
 const EVICTION: &str = "TOLLGATE-EVICTION";
 const CLOCK: &str = "TOLLGATE-CLOCK";
 const VERSION: &str = "TOLLGATE-VERSION";
-
-/// The oldest version that has `SET` with `PXAT`, which the scripts use.
-const OLDEST: [u32; 2] = [6, 2];
 
 /// The difference between two clocks up to which nothing is reported.
 const SKEW: Duration = Duration::from_secs(1);
@@ -152,25 +149,6 @@ fn local_time(server: &Server) -> Duration {
     }
 }
 
-fn info(section: &str) -> redis::Cmd {
-    let mut command = redis::cmd("INFO");
-    command.arg(section);
-    command
-}
-
-fn text(reply: &Value) -> String {
-    match reply {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        _ => String::new(),
-    }
-}
-
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-}
-
 fn eviction(memory: &str) -> Option<Finding> {
     let policy = field(memory, "maxmemory_policy").filter(|policy| *policy != "noeviction")?;
     Some(Finding::new(
@@ -181,20 +159,8 @@ fn eviction(memory: &str) -> Option<Finding> {
     ))
 }
 
-fn version(server: &str) -> Option<Finding> {
-    // Valkey also reports the version of Redis that it is compatible with.
-    let reported = field(server, "redis_version")?;
-    let mut numbers = reported
-        .split('.')
-        .map(|number| number.parse().unwrap_or(0));
-    let version = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
-    let [major, minor] = OLDEST;
-    (version < OLDEST).then(|| {
-        Finding::new(
-            VERSION,
-            format!("the server is Redis {reported}, the scripts need {major}.{minor} or newer"),
-        )
-    })
+fn version(about: &str) -> Option<Finding> {
+    server::version(about).map(|detail| Finding::new(VERSION, detail))
 }
 
 /// Compares the clocks. The server read its clock between `asked` and `answered`.

@@ -76,8 +76,8 @@ impl fmt::Display for Told {
 impl std::error::Error for Told {}
 
 /// Converts an error of a connection that is not up yet. `server` names the server: its kind, and
-/// its host and port.
-pub(in crate::redis) fn connecting(server: &str, error: &RedisError) -> Error {
+/// its host and port. A server that `may_want_tls` is one that is spoken to without.
+pub(in crate::redis) fn connecting(server: &str, may_want_tls: bool, error: &RedisError) -> Error {
     let cause = self::error(error);
     let is_unreachable = |io: &io::Error| {
         matches!(
@@ -89,6 +89,10 @@ pub(in crate::redis) fn connecting(server: &str, error: &RedisError) -> Error {
         ErrorKind::ConnectionRefused => "nothing listens there".into(),
         ErrorKind::ConnectionLost if system_error(error).is_some_and(is_unreachable) => {
             "there is no way to it".into()
+        }
+        // A server that expects TLS ends a connection without it, and says nothing.
+        ErrorKind::ConnectionLost if may_want_tls => {
+            "the connection ended before the server answered; if it expects TLS, the URL begins with rediss".into()
         }
         ErrorKind::ConnectionLost => "the connection ended before the server answered".into(),
         _ => Cow::Owned(cause.to_string()),
@@ -165,10 +169,7 @@ pub(in crate::redis) fn error(error: &RedisError) -> Error {
             ErrorKind::ConnectionRefused,
             "nothing listens at the redis address",
         ),
-        _ if is_tls(error) => (
-            ErrorKind::Tls,
-            "TLS with redis failed: a certificate was refused, or one side does not use TLS",
-        ),
+        _ if is_tls(error) => (ErrorKind::Tls, tls_words(error)),
         (RedisKind::Io, _) => (
             ErrorKind::ConnectionLost,
             "the connection to redis is broken",
@@ -225,6 +226,62 @@ fn is_cut(error: &RedisError) -> bool {
 fn is_tls(error: &RedisError) -> bool {
     system_error(error).is_some_and(|io| io.kind() == io::ErrorKind::InvalidData)
 }
+
+/// Returns whether the server does not know a command.
+pub(in crate::redis) fn is_unknown_command(error: &RedisError) -> bool {
+    error.kind() == RedisKind::Server(ServerErrorKind::ResponseError)
+        && error
+            .detail()
+            .is_some_and(|text| text.starts_with("unknown command"))
+}
+
+/// Returns what is wrong with TLS, where it is known.
+#[cfg(feature = "tls")]
+fn tls_words(error: &RedisError) -> &'static str {
+    use rustls::{AlertDescription, CertificateError, Error as TlsError};
+
+    let cause = system_error(error)
+        .and_then(io::Error::get_ref)
+        .and_then(|cause| cause.downcast_ref::<TlsError>());
+    match cause {
+        Some(TlsError::InvalidCertificate(reason)) => match reason {
+            CertificateError::UnknownIssuer => {
+                "TLS with redis failed: the authority that signed the server's certificate is not trusted here"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "TLS with redis failed: the server's certificate is for another name than the host of the URL"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "TLS with redis failed: the server's certificate has expired"
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "TLS with redis failed: the server's certificate is not valid yet by the clock of this machine"
+            }
+            _ => "TLS with redis failed: the server's certificate is not valid",
+        },
+        Some(TlsError::InvalidMessage(_)) => {
+            "TLS with redis failed: the server does not speak TLS on this port"
+        }
+        Some(TlsError::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied,
+        )) => "TLS with redis failed: the server refuses the client certificate, or asks for one",
+        _ => NO_TLS,
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn tls_words(_: &RedisError) -> &'static str {
+    NO_TLS
+}
+
+const NO_TLS: &str =
+    "TLS with redis failed: a certificate was refused, or one side does not use TLS";
 
 /// Returns whether the server does not accept the connection.
 pub(in crate::redis) fn rejects_connection(error: &RedisError) -> bool {

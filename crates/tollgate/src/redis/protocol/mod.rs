@@ -15,7 +15,7 @@ pub(crate) use crate::store::names::{write_metered, write_policy};
 pub use batch::{BatchReply, MixedArgs, Outcome};
 pub use check::{OUTSTANDING, Packed, decision, numbers, pack, pack_seen};
 pub(in crate::redis) use error::{
-    ErrorClass, Told, connecting, error, is_refused_in_move, rejects_connection,
+    ErrorClass, Told, connecting, error, is_refused_in_move, is_unknown_command, rejects_connection,
 };
 pub use other_calls::{
     entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement,

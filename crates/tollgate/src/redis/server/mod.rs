@@ -3,13 +3,14 @@
 //! `not_executed.rs`.
 
 mod not_executed;
+mod proof;
 
 use std::{
     fmt,
     future::Future,
     pin::Pin,
     ptr,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicBool},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -33,6 +34,7 @@ use crate::{
     },
 };
 pub(in crate::redis) use not_executed::{CallError, NotExecutedReason};
+pub(in crate::redis) use proof::{field, info, text, version};
 
 /// The space that one key takes in a call. Reserved before a call with many keys is written.
 const KEY_BYTES: usize = 64;
@@ -45,6 +47,8 @@ pub(in crate::redis) struct Server {
     shared: Arc<SharedConnection>,
     health: Health,
     is_in_cluster: bool,
+    /// It was asked why it decides nothing, if it does.
+    is_explained: AtomicBool,
     me: Weak<Self>,
 }
 
@@ -60,6 +64,7 @@ impl Server {
             health: Health::new(KIND, shared.server()),
             shared,
             is_in_cluster,
+            is_explained: AtomicBool::new(false),
             me: Weak::clone(me),
         })
     }
@@ -234,8 +239,13 @@ impl Server {
             ErrorClass::WrongServer => {
                 self.shared.broken(connection);
                 self.failed(&error);
+                self.ask_why(&error);
             }
-            ErrorClass::Refused | ErrorClass::UnknownScript => self.heard(),
+            ErrorClass::Refused => {
+                self.heard();
+                self.ask_why(&error);
+            }
+            ErrorClass::UnknownScript => self.heard(),
         }
         Err(CallError::new(&reply, error))
     }

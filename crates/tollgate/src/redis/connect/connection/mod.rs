@@ -28,7 +28,7 @@ use tokio::{
 
 use super::{
     dial_state::Numbered,
-    dialer::{Address, Opened},
+    dialer::{Address, Opened, Stream},
     pool::LentConnection,
 };
 use crate::{
@@ -84,10 +84,11 @@ impl Connection {
             wire,
             driver,
             renewal,
+            may_want_tls,
         } = opened;
         let began = Instant::now();
         let answer = redis::cmd("PING").query_async(&mut multiplexed).await;
-        accepted(answer).map_err(|error| protocol::connecting(server, &error))?;
+        accepted(answer).map_err(|error| protocol::connecting(server, may_want_tls, &error))?;
         wire.answered();
         let about = About {
             wire,
@@ -533,6 +534,13 @@ impl Socket for TcpStream {
 impl Socket for tokio::net::UnixStream {
     fn is_closed_by_peer(&self) -> bool {
         has_hung_up(self)
+    }
+}
+
+/// A stream of the application. A read finds out when it ends.
+impl Socket for Box<dyn Stream> {
+    fn is_closed_by_peer(&self) -> bool {
+        false
     }
 }
 
