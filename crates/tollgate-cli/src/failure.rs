@@ -1,5 +1,6 @@
 //! The reasons why a command could not do its work.
-//! Mistakes in rules are results of a command and not failures of it.
+//! Mistakes in rules are results of a command and not failures of it: `commands/check.rs` shows
+//! them.
 
 use std::{env, fmt, process::ExitCode};
 

@@ -1,5 +1,5 @@
 //! Makes names for metrics and policies.
-//! Which texts of a rule or a request go into a name is decided where it is needed.
+//! Which texts of a rule go into a name is decided in `compile/`, and of a request, in `matching/`.
 
 use tollgate::{Key, KeySecret};
 

@@ -1,5 +1,5 @@
 //! The subcommands. Each holds its arguments and does its work.
-//! What several commands need is in the folders beside this one.
+//! What several commands need is one floor up: `redis/`, `simulate/`, `trace/`, `watch/`.
 
 mod check;
 mod enforce;

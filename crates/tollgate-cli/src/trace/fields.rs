@@ -1,5 +1,5 @@
 //! The fields of a request, by names that do not depend on the format of the trace.
-//! Each format is read in a file of its own.
+//! Each format is read in a file of its own, such as `csv.rs` and `json.rs`.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,6 @@
 //! Reads Redis and the pages of running services, one snapshot after the other.
-//! Each source has a file of its own; how a snapshot is shown is not known here.
+//! A page is fetched in `endpoint.rs` and read in `exposition.rs`; how a snapshot is shown is
+//! decided in `sections.rs`.
 
 use std::{
     collections::BTreeMap,

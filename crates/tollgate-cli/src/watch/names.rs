@@ -1,5 +1,6 @@
 //! Selects how keys are shown.
-//! Digests are for people who may not see keys. Nothing is stored under them.
+//! Where a name stands on the screen is decided in `sections.rs`. Nothing is stored under a digest:
+//! it is for people who may not see keys.
 
 use std::{fs, hash::BuildHasher, path::PathBuf};
 

@@ -1,5 +1,5 @@
 //! Writes log lines to standard error.
-//! Lines are written where something happens, by `tracing`.
+//! What a line says is decided where something happens, by `tracing`: no text stands here.
 
 use clap::ValueEnum;
 use tracing_subscriber::filter::LevelFilter;

@@ -1,5 +1,5 @@
 //! The options of the service.
-//! What each of them changes in an answer is in the files beside.
+//! What each of them changes in an answer is in `rate_limit.rs`, `answer.rs` and `headers.rs`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Makes descriptors from the heads of requests, in the manner of Envoy's actions.
-//! Descriptors that a caller brings along need nothing of this room.
+//! Descriptors that a caller brings along are in `descriptor/`, and need nothing of this room.
 
 mod action;
 mod descriptors;

@@ -1,6 +1,7 @@
 //! What a compilation collects while it goes through the files: mistakes, rules, and the
 //! descriptors of the level at hand.
-//! The methods that read fields are in the files beside, one for each part of the language.
+//! The methods that read fields are in `limit.rs`, `metadata.rs` and others: a file for each part
+//! of the language.
 
 use std::{collections::HashMap, path::PathBuf};
 

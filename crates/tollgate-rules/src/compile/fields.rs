@@ -1,6 +1,7 @@
 //! Reads values of a type: texts, numbers, lists, mappings. A wrong one is reported, with a guess
 //! for a misspelt name.
-//! Nothing here knows what a field means: that is in the file of its part of the language.
+//! Nothing here knows what a field means: that is in the file of its part of the language, such as
+//! `limit.rs`.
 
 use super::{compiler::Compiler, errors::Trail};
 use crate::{

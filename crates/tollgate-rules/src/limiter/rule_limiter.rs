@@ -1,6 +1,7 @@
 //! The limiter of requests with several descriptors: it plans, charges, settles, refunds and
 //! counts, in this order.
-//! Each of these steps has its own file or room; here stands only how they follow each other.
+//! The plan is made in `verdict/`, the charges in `steps.rs`, the settlement in `settle.rs`; here
+//! stands only how they follow each other.
 
 use std::{fmt, sync::Arc};
 

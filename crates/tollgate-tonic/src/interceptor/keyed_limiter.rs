@@ -1,5 +1,5 @@
 //! What both kinds of interceptor begin with: the limiter, and how the key of a call is found.
-//! Each kind asks the limiter in its own way, in its own file.
+//! Each kind asks the limiter in its own way, in `synchronous.rs` and `asynchronous.rs`.
 
 use std::fmt;
 

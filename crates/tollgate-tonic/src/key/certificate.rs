@@ -1,6 +1,6 @@
 //! The key extractor that reads the subject of a verified TLS certificate of the client.
-//! Addresses of clients come from `tollgate_tower`, other properties of a call from the files
-//! beside.
+//! Addresses of clients come from `tollgate_tower`; metadata and methods are read in `metadata.rs`
+//! and `method.rs`.
 
 use http::request::Parts;
 use tollgate::Key;

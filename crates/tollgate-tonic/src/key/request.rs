@@ -1,5 +1,5 @@
 //! Extracts keys where tonic shows a request without its path: in interceptors and in handlers.
-//! Extractors are in the files beside, and read `http::request::Parts` alone.
+//! Extractors such as `metadata.rs` know nothing of it: they read `http::request::Parts` alone.
 
 use http::request::Parts;
 use tollgate::Key;

@@ -1,5 +1,5 @@
 //! The trait of all extractors, how they are combined, and the errors of a request without a key.
-//! Each extractor that reads something has a file of its own.
+//! Each extractor that reads something has a file of its own, such as `header.rs` and `peer.rs`.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

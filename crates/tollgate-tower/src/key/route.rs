@@ -1,5 +1,5 @@
 //! The extractors for what a request asks for: its path, its method, its route.
-//! Who asks is found by the other extractors.
+//! Who asks is found by other extractors, such as those in `header.rs` and `peer.rs`.
 
 use http::request::Parts;
 use tollgate::Key;

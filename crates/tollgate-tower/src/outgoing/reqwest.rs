@@ -1,5 +1,5 @@
 //! Makes a service of a client of `reqwest`, so that the layers go around it.
-//! Nothing here limits anything.
+//! Nothing here limits anything: the layer is in `layer.rs`.
 
 use std::{
     future::Future,

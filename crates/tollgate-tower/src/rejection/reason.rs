@@ -1,5 +1,5 @@
 //! Why a request is rejected, with the status and the wait that follow: what a responder sees.
-//! Who rejects, and when, is decided by each layer.
+//! Who rejects, and when, is decided by each layer; the response is written in `problem.rs`.
 
 use std::{error, fmt, time::Duration};
 

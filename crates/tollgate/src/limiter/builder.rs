@@ -1,5 +1,6 @@
 //! The options of a limiter, and how it is built from them.
-//! What an option does with a check is in the file of its subject.
+//! What an option does with a check is in the file of its subject, such as `outage/` and
+//! `fair_shares.rs`.
 
 use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 

@@ -1,5 +1,6 @@
 //! A limiter that can be replaced while checks run.
-//! Nothing is decided here: whoever checks takes the limiter out first.
+//! Nothing is decided here: whoever checks takes the limiter out first. What a check asks is in
+//! `ask.rs`.
 
 use std::{fmt, ops::Deref, sync::Arc};
 

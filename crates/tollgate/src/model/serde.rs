@@ -1,5 +1,5 @@
 //! Serializes values as their text.
-//! The texts are read and written where the values are defined.
+//! The texts are read and written where the values are defined, such as `quota/text/`.
 
 use std::{fmt, marker::PhantomData, str::FromStr};
 

@@ -1,6 +1,6 @@
 //! The algorithm for a known target of the latency: it adds while requests are fast, and takes a
 //! share away when they are slow.
-//! It needs no baseline, unlike the two beside it.
+//! It needs no baseline, unlike `gradient.rs` and `vegas.rs`.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! The state of any algorithm.
-//! It only passes the steps on: what they do is in the file of each algorithm.
+//! It only passes the steps on: what they are is in `meter.rs`, and what they do in the file of
+//! each algorithm.
 
 use super::{
     Algorithm, Meter, Refund, State, by_algorithm, by_state,

@@ -1,5 +1,5 @@
 //! Reads and writes a policy as text: `api=100/min burst 20, token_bucket`.
-//! Quotas and algorithms are read by their own files.
+//! Quotas are read in `quota/text/`, algorithms in `algorithm/text.rs`.
 
 use std::{fmt, str::FromStr};
 

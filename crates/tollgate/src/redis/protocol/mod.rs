@@ -1,5 +1,5 @@
 //! The wire: scripts, their arguments and replies, and the errors of a server.
-//! Nothing here sends or waits.
+//! Nothing here sends or waits: that is done in `connect/`, `server/` and `dispatch/`.
 
 mod batch;
 mod check;

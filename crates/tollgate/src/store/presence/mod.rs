@@ -1,6 +1,7 @@
 //! Processes make themselves and their limits known to each other and to operators, wherever the
 //! counts are. A task of each store does so, sets its gauges, and returns what nobody uses.
-//! The calls are those of each store; counts, shares and reports have files of their own.
+//! The calls are those of each store. What they carry is in `counter.rs`, `exchange.rs` and
+//! `publisher.rs`.
 
 mod counter;
 mod exchange;
