@@ -76,7 +76,6 @@
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) or outside of the [enforced share](RateLimitBuilder::enforcement). Policies that are [looked up](LimiterSource) are counted by name for the first 64 lists of names, and as `other` after that |
 //! | `tollgate_rejections_total` | `reason` | rejections: the reason is one of the words of [`Reason::as_str`](rejection::Reason::as_str) |
-//! | `tollgate_waiting` | | number of requests that wait for quota |
 //! | `tollgate_outgoing_pauses_total` | `limiter` | responses of another service that paused outgoing calls |
 //! | `tollgate_outgoing_retries_total` | `limiter`, `outcome` | outgoing calls that another service refused and that may be sent again: `repeated`, `late` (the pause ends after the longest wait), `no_budget`, or `spent` (repeated as often as allowed) |
 //! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |
@@ -133,8 +132,6 @@ pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use meter::{Counter, Meter};
-#[doc(hidden)]
-pub use rate_limit::check_and_queue;
 pub use rate_limit::{
     Admitted, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource,
     MeteredReservation, RateLimit, RateLimitBuilder, RateLimitLayer, Rejected, RequestLimiter,

@@ -4,13 +4,9 @@
 //! Labels that users choose are in `labels.rs`.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{
-    AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection,
-};
+pub(crate) use off::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, count_rejection};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{
-    AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection,
-};
+pub(crate) use on::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, count_rejection};
 
 /// Counts an answer of another service that pauses the calls of a limiter.
 #[cfg(feature = "outgoing")]
@@ -187,11 +183,6 @@ mod on {
             Unit::Count,
             "Requests that the layer rejected, by reason and the labels of the layer."
         );
-        describe_gauge!(
-            "tollgate_waiting",
-            Unit::Count,
-            "Requests that wait for quota."
-        );
         describe_counter!(
             "tollgate_outgoing_pauses_total",
             Unit::Count,
@@ -225,10 +216,6 @@ mod on {
         let mut all = index.labels(labels);
         all.insert(0, Label::from_static_parts("reason", reason));
         counter!("tollgate_rejections_total", all).increment(1);
-    }
-
-    pub(crate) fn add_waiting(change: f64) {
-        gauge!("tollgate_waiting").increment(change);
     }
 
     /// Stores the series of an adaptive limiter. They are registered with the first window, when
@@ -328,8 +315,6 @@ mod off {
     }
 
     pub(crate) fn count_rejection(_: &'static str, _: &MetricLabels, _: LabelIndex) {}
-
-    pub(crate) fn add_waiting(_: f64) {}
 
     pub(crate) struct AdaptiveMetrics(());
 

@@ -10,11 +10,11 @@ use std::{
 };
 
 use tollgate::{
-    Cost, Key,
+    Key,
     limiter::{Limited, LimiterFuture},
     store::CheckFuture,
 };
-use tollgate_tower::{KeyExtractor, LimiterSource, check_and_queue};
+use tollgate_tower::{KeyExtractor, LimiterSource};
 use tonic::{Request, Status};
 use tonic_async_interceptor::AsyncInterceptor;
 
@@ -121,7 +121,7 @@ impl Future for InterceptFuture {
             let result = match step {
                 Step::LookUp(limiter, key) => match ready!(Pin::new(limiter).poll(cx)) {
                     Ok(Limited::By(limiter)) => {
-                        *step = Step::Check(check_and_queue(&limiter, key.clone(), Cost::ONE));
+                        *step = Step::Check(limiter.check_key(key).queued().into_future());
                         continue;
                     }
                     Ok(Limited::Exempt) => None,

@@ -10,7 +10,6 @@ use std::{
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 use tollgate::{Cost, Key, Limiter, store::CheckFuture};
-use tollgate_tower::check_and_queue;
 use tonic::Status;
 
 use crate::status::GrpcStatus;
@@ -106,7 +105,11 @@ impl<S, T> ChargedStream<S, T> {
 impl<T> Charge<T> {
     fn check(&self, message: &T) -> CheckFuture {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(message));
-        check_and_queue(&self.limiter, self.key.clone(), cost)
+        self.limiter
+            .check_key(&self.key)
+            .cost(cost)
+            .queued()
+            .into_future()
     }
 }
 

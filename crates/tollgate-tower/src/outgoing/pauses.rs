@@ -9,7 +9,7 @@ use tollgate::{
     limiter::PolicyState, store::Clock,
 };
 
-use crate::{charge::in_background, rate_limit::check_or_wait};
+use crate::charge::in_background;
 
 /// Keeps the times for which another service asked not to be called, for all replicas.
 ///
@@ -97,8 +97,7 @@ impl Pauses {
     ) -> Result<Option<Decision>, Error> {
         // Meanwhile the answer to another call may have prolonged the pause.
         while !left(&self.known, key).await?.is_zero() {
-            let decision =
-                check_or_wait(&self.known, key.clone(), Cost::ONE, until(deadline)).await?;
+            let decision = self.known.check_key(key).wait(until(deadline)).await?;
             if decision.is_denied() {
                 return Ok(Some(decision));
             }

@@ -12,7 +12,7 @@ use std::{
 use http::{Request, Response, StatusCode, request::Parts};
 use tokio::time::Instant;
 use tollgate::{
-    Cost, Decision, Error, ErrorKind, Key, Limiter,
+    Decision, Error, ErrorKind, Key, Limiter,
     store::{CheckFuture, StoreFuture},
 };
 use tower::retry::{Retry, future::ResponseFuture};
@@ -26,7 +26,6 @@ use crate::{
     gate::{Gate, GateOptions, Gated, Verdict, take_ready},
     key::{KeyError, KeyExtractor},
     metrics::{self, LabelIndex, LimitMetrics},
-    rate_limit::check_or_wait,
     rejection::{Problem, Reason, Respond},
     retry_after::{FOR_EVER, Settings, delay_of},
 };
@@ -121,8 +120,7 @@ impl Queue {
             if let Some(denied) = self.pauses.wait(key, deadline).await? {
                 return Ok(denied);
             }
-            let decision =
-                check_or_wait(&self.limiter, key.clone(), Cost::ONE, until(deadline)).await?;
+            let decision = self.limiter.check_key(key).wait(until(deadline)).await?;
             // The pause may have begun while the call waited. Its turn passes unused then: after
             // the pause all such calls would leave together.
             if decision.is_denied() || !self.pauses.is_paused(key).await {

@@ -12,7 +12,7 @@ use std::{
 use http::request::Parts;
 use tollgate::{
     Cost, Costs, Decision, Error, Key, Limiter, Policy, Priority,
-    limiter::{Limited, LimiterFuture},
+    limiter::{Limited, LimiterFuture, leave_queues},
     reservation::Reservation,
     store::{CheckFuture, StoreFuture},
 };
@@ -23,14 +23,13 @@ use crate::{
     key::{Extraction, NetworkVerdict},
     metrics::LabelIndex,
     rate_limit::{
-        joint::JointCheck,
+        joint::{self, JointCheck},
         limits::{Limit, LimitRef, Limits, Steps},
         options::{CostOf, NetworkOptions},
         request::{Admission, Asked, RequestContext, Step, Verdict},
         request_limiter::RequestLimiter,
         reservation::ReserveOptions,
         source::{Selector, Target},
-        wait::{self, check_and_queue, check_or_wait, take_turn},
     },
     rejection::Reason,
 };
@@ -160,7 +159,7 @@ impl<B: 'static> Steps<'_, B> {
             .filter(|_| !is_estimate)
             .unwrap_or(Cost::ONE);
         let joint_check = JointCheck::new(cost, &costs, options.enforcement.as_ref());
-        let leave_queues = |decision| wait::leave_queues(decision, options.enforcement.clone());
+        let leave_queues = |decision| joint::leave_queues(decision, options.enforcement.clone());
         match (self.limits.deciders[at])(parts, joint_check)
             .map(|decision| leave_queues(decision).into_ready())
         {
@@ -235,7 +234,7 @@ impl<B: 'static> Steps<'_, B> {
             context.due = Due::Each(Box::new(costs.clone()));
             limit.look_or_check(key, costs, options.wait, context.is_shadow)
         } else {
-            limit.check_costs(key, costs, options.wait, context.is_shadow)
+            limit.check(key, costs, options.wait, context.is_shadow)
         };
         match check.as_ready() {
             None => Verdict::Wait(Step::Check(check, context)),
@@ -350,55 +349,30 @@ impl Limits {
     }
 }
 
-/// Says how a check waits.
-#[derive(Clone, Copy)]
-enum Waits {
-    Never,
-    /// For quota, instead of being denied.
-    UpTo(Duration),
-    /// In the queue of a leaky bucket.
-    InQueue,
-}
-
 impl Limit<'_> {
-    /// Returns how a check waits where the layer waits for up to `max_wait`. A limit that is tried
-    /// out delays nobody.
-    #[inline(always)]
-    fn waits(self, max_wait: Option<Duration>, is_shadow: bool) -> Waits {
-        match max_wait {
-            _ if is_shadow => Waits::Never,
-            Some(max_wait) => Waits::UpTo(max_wait),
-            None if self.profile.has_queue => Waits::InQueue,
-            None => Waits::Never,
-        }
-    }
-
-    /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying.
+    /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying, and
+    /// for the turn in a queue. A limit that is tried out delays nobody.
     // Inlined by force: the decision is built where the caller reads it, instead of being copied
     // there.
     #[inline(always)]
     pub(super) fn check(
         self,
         key: &Key,
-        cost: Cost,
+        costs: impl Into<Costs>,
         max_wait: Option<Duration>,
         is_shadow: bool,
     ) -> CheckFuture {
-        match self.waits(max_wait, is_shadow) {
-            Waits::Never => self.limiter.check_key(key).cost(cost).into_future(),
-            waits => check_costs(self.limiter, waits, key, cost.into()),
-        }
+        let (max_wait, is_queued) = self.waits(max_wait, is_shadow);
+        ask(self.limiter, key, costs, max_wait, is_queued)
     }
 
-    /// Checks the limiter with a cost for each policy, as [`check`](Self::check) does.
-    pub(super) fn check_costs(
-        self,
-        key: &Key,
-        costs: Costs,
-        max_wait: Option<Duration>,
-        is_shadow: bool,
-    ) -> CheckFuture {
-        check_costs(self.limiter, self.waits(max_wait, is_shadow), key, costs)
+    /// Returns for how long a check waits for units, and whether it waits for its turn in a queue.
+    #[inline(always)]
+    fn waits(self, max_wait: Option<Duration>, is_shadow: bool) -> (Option<Duration>, bool) {
+        match is_shadow {
+            true => (None, false),
+            false => (max_wait, self.profile.has_queue),
+        }
     }
 
     /// Reserves an estimate, and waits in the queue of a limiter that has one, for up to `max_wait`
@@ -425,7 +399,7 @@ impl Limit<'_> {
         };
         StoreFuture::pending(async move {
             let reservation = reservation.await?;
-            Ok(take_turn(reservation.decision().delay(), reservation, cancel).await)
+            Ok(leave_queues(reservation.decision().delay(), reservation, cancel).await)
         })
     }
 
@@ -439,7 +413,6 @@ impl Limit<'_> {
         max_wait: Option<Duration>,
         is_shadow: bool,
     ) -> CheckFuture {
-        let waits = self.waits(max_wait, is_shadow);
         let may_fit = |policy: &Policy| {
             let most = costs.priority().units_of_policy(policy);
             costs
@@ -447,7 +420,7 @@ impl Limit<'_> {
                 .is_some_and(|cost| cost.units() <= most)
         };
         if !self.limiter.policies().iter().all(may_fit) {
-            return check_costs(self.limiter, waits, key, costs);
+            return self.check(key, costs, max_wait, is_shadow);
         }
         let nothing = Costs::new(Cost::ZERO)
             .with_priority(costs.priority())
@@ -460,19 +433,37 @@ impl Limit<'_> {
             .into_ready()
         {
             Ok(Ok(look)) if !has_room(&look, &costs) => {
-                return check_costs(self.limiter, waits, key, costs);
+                return self.check(key, costs, max_wait, is_shadow);
             }
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
         };
+        let (max_wait, is_queued) = self.waits(max_wait, is_shadow);
         let (limiter, key) = (self.limiter.clone(), key.clone());
         StoreFuture::pending(async move {
             let look = look.await?;
             if has_room(&look, &costs) {
                 return Ok(look);
             }
-            check_costs(&limiter, waits, &key, costs).await
+            ask(&limiter, &key, costs, max_wait, is_queued).await
         })
+    }
+}
+
+/// Checks a limiter. Waits for up to `max_wait` for the units, or without it in the queue alone.
+#[inline(always)]
+fn ask(
+    limiter: &Limiter,
+    key: &Key,
+    costs: impl Into<Costs>,
+    max_wait: Option<Duration>,
+    is_queued: bool,
+) -> CheckFuture {
+    let check = limiter.check_key(key).cost(costs);
+    match max_wait {
+        Some(max_wait) => check.wait(max_wait).into_future(),
+        None if is_queued => check.queued().into_future(),
+        None => check.into_future(),
     }
 }
 
@@ -485,12 +476,4 @@ fn has_room(look: &Decision, costs: &Costs) -> bool {
             .cost_of(state.policy().name())
             .is_some_and(|cost| state.remaining() >= cost.units().min(most))
     })
-}
-
-fn check_costs(limiter: &Limiter, waits: Waits, key: &Key, costs: Costs) -> CheckFuture {
-    match waits {
-        Waits::Never => limiter.check_key(key).cost(costs).into_future(),
-        Waits::UpTo(max_wait) => check_or_wait(limiter, key.clone(), costs, max_wait),
-        Waits::InQueue => check_and_queue(limiter, key.clone(), costs),
-    }
 }

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Cost, Costs, Customer, Decision, Enforcement, Error, Key, Limiter, Priority, store::StoreFuture,
+    Cost, Costs, Customer, Decision, Enforcement, Error, Key, Limiter, Priority, limiter,
+    store::StoreFuture,
 };
 
 use crate::{charge::Charged, rejection::Reason};
@@ -263,4 +264,40 @@ impl JointDecision {
             .max()
             .unwrap_or_default()
     }
+}
+
+/// Returns the decision of several limits when the request has left the queues of those that the
+/// layer enforces for it.
+pub(super) fn leave_queues(decision: JointFuture, enforcement: Option<Enforcement>) -> JointFuture {
+    let enforced = move |joint: Option<JointDecision>| {
+        let mut joint = joint?;
+        joint.enforce(|key| {
+            enforcement
+                .as_ref()
+                .is_none_or(|enforcement| enforcement.applies_to(key))
+        });
+        Some(joint)
+    };
+    match decision.into_ready().map(|result| result.map(&enforced)) {
+        Ok(Ok(Some(joint))) if !joint.delay().is_zero() => {
+            StoreFuture::pending(take_joint_turn(Some(joint)))
+        }
+        Ok(result) => StoreFuture::ready(result),
+        Err(pending) => {
+            StoreFuture::pending(async move { take_joint_turn(enforced(pending.await?)).await })
+        }
+    }
+}
+
+async fn take_joint_turn(joint: Option<JointDecision>) -> Result<Option<JointDecision>, Error> {
+    let Some(joint) = joint else { return Ok(None) };
+    let give_back = |joint: JointDecision| {
+        joint
+            .all()
+            .iter()
+            .for_each(|part| part.charged.refund_all());
+    };
+    Ok(Some(
+        limiter::leave_queues(joint.delay(), joint, give_back).await,
+    ))
 }

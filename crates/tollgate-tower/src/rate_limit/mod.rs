@@ -29,7 +29,6 @@ mod request_limiter;
 pub mod reservation;
 mod source;
 mod state;
-mod wait;
 
 pub use builder::RateLimitBuilder;
 pub use handler::{Admitted, HandlerLimiter, Rejected};
@@ -39,6 +38,3 @@ pub use request_limiter::RequestLimiter;
 pub use reservation::{MeteredReservation, ReservationLayer};
 pub use source::{LimiterSource, TieredLimiters};
 pub use state::{StateFuture, StateService};
-pub use wait::check_and_queue;
-#[cfg(feature = "outgoing")]
-pub(crate) use wait::check_or_wait;

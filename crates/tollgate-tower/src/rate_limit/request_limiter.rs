@@ -196,7 +196,7 @@ impl RequestLimiter {
         );
         limit
             .get(&limits.fixed)
-            .check_costs(key, costs, wait, limits.is_shadow(key))
+            .check(key, costs, wait, limits.is_shadow(key))
     }
 
     /// Returns whether the request may go on after a [`check`](Self::check).

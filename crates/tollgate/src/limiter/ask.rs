@@ -142,6 +142,7 @@ pub struct CheckBuilder<'a> {
     costs: Costs,
     tag: &'a [u8],
     max_wait: Option<Duration>,
+    is_queued: bool,
 }
 
 // The builder is inlined into its caller. What is left of a check at one cost is a call with a
@@ -155,6 +156,7 @@ impl<'a> CheckBuilder<'a> {
             costs: Costs::new(Cost::ONE),
             tag: &[],
             max_wait: None,
+            is_queued: false,
         }
     }
 
@@ -300,6 +302,45 @@ impl<'a> CheckBuilder<'a> {
         self
     }
 
+    /// Waits until the admitted request has left its queues, however long that takes. By default, the
+    /// caller sleeps for [`Decision::delay`] itself.
+    ///
+    /// A denial is returned at once. A [`wait`](Self::wait) for units is for the turn too, and bounds
+    /// it: beside it, this changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Costs, Limiter, MemoryStore, Policy, Quota, store::Clock};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    /// let mails = Policy::leaky_bucket("mails", Quota::per_second(1).with_burst(3));
+    /// let limiter = Limiter::new(store, [mails, Policy::fixed_window("calls", Quota::per_day(9))]);
+    /// let start = tokio::time::Instant::now();
+    /// for _ in 0..3 {
+    ///     assert!(limiter.check("smtp").queued().await?.is_allowed());
+    /// }
+    /// assert_eq!(start.elapsed(), Duration::from_secs(2));
+    ///
+    /// // What spends nothing of a queue has no turn in it.
+    /// let without_mail = Costs::from([("mails", 0), ("calls", 1)]);
+    /// assert!(limiter.check("smtp").cost(without_mail).queued().await?.is_allowed());
+    /// assert_eq!(start.elapsed(), Duration::from_secs(2));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancellation
+    ///
+    /// A future that is dropped while the request is in a queue refunds what was spent, as that of
+    /// [`wait`](Self::wait) does. Before the decision arrives, a dropped future may have spent the
+    /// units.
+    #[inline]
+    pub fn queued(mut self) -> Self {
+        self.is_queued = true;
+        self
+    }
+
     /// Checks with all options.
     #[inline(never)]
     fn check_with_options(self) -> CheckFuture {
@@ -309,17 +350,22 @@ impl<'a> CheckBuilder<'a> {
             costs,
             tag,
             max_wait,
+            is_queued,
         } = self;
         if let Some(max_wait) = max_wait {
             let (limiter, key, tag) = (limiter.clone(), key.into_owned(), tag.into());
             return StoreFuture::pending(wait::check_or_wait(limiter, key, costs, tag, max_wait));
         }
         let charge = costs.charge(&limiter.policies);
-        match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
+        let check = match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
             Ok(charge) => limiter
                 .inner
                 .check(&limiter.policies, &key, charge.borrow(), tag),
-            Err(error) => limiter.inner.refuse(&limiter.policies, error),
+            Err(error) => return limiter.inner.refuse(&limiter.policies, error),
+        };
+        match is_queued {
+            true => wait::queued(limiter, key, check),
+            false => check,
         }
     }
 }
@@ -332,8 +378,8 @@ impl IntoFuture for CheckBuilder<'_> {
     /// the check may [wait](CheckBuilder::wait).
     #[inline]
     fn into_future(self) -> CheckFuture {
-        match (self.costs.only(), self.max_wait) {
-            (Some(cost), None) => {
+        match (self.costs.only(), self.max_wait, self.is_queued) {
+            (Some(cost), None, false) => {
                 self.limiter
                     .inner
                     .check(&self.limiter.policies, &self.key, cost.into(), self.tag)
@@ -526,6 +572,7 @@ impl fmt::Debug for CheckBuilder<'_> {
         f.debug_struct("CheckBuilder")
             .field("costs", &self.costs)
             .field("max_wait", &self.max_wait)
+            .field("is_queued", &self.is_queued)
             .finish_non_exhaustive()
     }
 }

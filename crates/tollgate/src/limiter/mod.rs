@@ -51,6 +51,7 @@ pub use handle::LimiterHandle;
 pub use outage::{Outage, Replicas};
 pub use selection::{Limited, Selection};
 pub use tenants::LimiterFuture;
+pub use wait::leave_queues;
 
 /// Checks keys against a set of policies. A [`Store`] keeps the counters.
 ///

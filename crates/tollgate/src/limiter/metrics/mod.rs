@@ -6,4 +6,21 @@
 #[cfg_attr(not(feature = "metrics"), path = "off.rs")]
 mod series;
 
+use series::add_waiting;
 pub(crate) use series::{LimiterMetrics, PermitMetrics, TenantMetrics};
+
+/// Counts one caller that waits for units or for its turn, until it is dropped.
+pub(crate) struct Waiting(());
+
+impl Waiting {
+    pub(crate) fn new() -> Self {
+        add_waiting(1.0);
+        Self(())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        add_waiting(-1.0);
+    }
+}

@@ -25,6 +25,8 @@ impl LimiterMetrics {
     pub(crate) fn outage_ended(&self, _: &str) {}
 }
 
+pub(super) fn add_waiting(_: f64) {}
+
 #[derive(Debug, Default)]
 pub(crate) struct TenantMetrics(());
 

@@ -27,6 +27,13 @@ const DURATION: &str = "tollgate_check_duration_seconds";
 const OUTAGES: &str = "tollgate_outages_total";
 const OUTAGE: &str = "tollgate_outage";
 const COMMITS: &str = "tollgate_commits_total";
+const CALLERS: &str = "tollgate_waiting";
+
+/// Changes the number of callers that wait, in all limiters together. It is described with the
+/// first series of a limiter.
+pub(super) fn add_waiting(change: f64) {
+    gauge!(CALLERS).increment(change);
+}
 
 /// Stores the series of one limiter. They are registered with its first check, so that later checks
 /// need no look-up.
@@ -198,6 +205,11 @@ impl CheckSeries {
             CHECKS,
             Unit::Count,
             "Checks by limiter and outcome: allowed, denied or failed."
+        );
+        describe_gauge!(
+            CALLERS,
+            Unit::Count,
+            "Callers that wait for units, or for their turn in a queue."
         );
         describe_counter!(
             DENIALS,

@@ -4,6 +4,7 @@
 //! computed by the store.
 
 pub(super) mod queue;
+mod turn;
 
 use std::{future::pending, time::Duration};
 
@@ -15,12 +16,14 @@ use tokio::{
 use crate::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, Policy, PolicySet,
     clock::micros,
-    limiter::fifo::until,
+    limiter::metrics::Waiting,
     model::{Ceiling, charge::Charge},
     runtime,
     store::{Check, CheckFuture, Deadline, answer_by},
 };
 use queue::Denial;
+pub use turn::leave_queues;
+pub(super) use turn::queued;
 
 /// Checks, and waits for up to `max_wait` until the units are available: see
 /// [`CheckBuilder::wait`](super::CheckBuilder::wait).
@@ -49,12 +52,16 @@ pub(super) async fn check_or_wait(
         max_wait,
         deadline,
     };
+    let waits = Waiting::new();
     let decision = waiter.admit().await?;
+    drop(waits);
     waiter.decided(&decision);
-    if decision.is_denied() {
+    if decision.delay().is_zero() {
         Ok(decision)
     } else {
-        Ok(waiter.wait_delay(decision).await)
+        // A caller that waits for its turn counts as one that waits for units.
+        let _waits = limiter.wait_queues().waiting.count();
+        Ok(turn::leave(&limiter, &waiter.key, decision).await)
     }
 }
 
@@ -187,24 +194,6 @@ impl Waiter<'_> {
             false => Err(denial.decision),
         }
     }
-
-    /// Waits for the delay of an admitted request.
-    async fn wait_delay(&self, decision: Decision) -> Decision {
-        let delay = decision.delay();
-        if delay.is_zero() {
-            return decision;
-        }
-        let at = Instant::now().checked_add(delay);
-        let _waits = self.limiter.wait_queues().waiting.count();
-        let guard = AdmissionGuard {
-            limiter: self.limiter,
-            key: &self.key,
-            decision: &decision,
-        };
-        until(at, pending::<()>()).await;
-        std::mem::forget(guard);
-        decision
-    }
 }
 
 /// Refunds a check whose caller is cancelled before the decision arrives.
@@ -225,19 +214,6 @@ impl Drop for CheckGuard<'_> {
                 refund(&limiter, &key, &decision);
             }
         });
-    }
-}
-
-/// Refunds an admitted request whose caller is cancelled during the delay.
-struct AdmissionGuard<'a> {
-    limiter: &'a Limiter,
-    key: &'a Key,
-    decision: &'a Decision,
-}
-
-impl Drop for AdmissionGuard<'_> {
-    fn drop(&mut self) {
-        refund(self.limiter, self.key, self.decision);
     }
 }
 
