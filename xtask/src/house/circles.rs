@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::{entries, read, root, written};
 
@@ -197,7 +197,7 @@ fn name(path: &[String]) -> Option<&str> {
 }
 
 /// Lists the sources in a folder and those below.
-fn list(folder: &Path, found: &mut Vec<PathBuf>) {
+pub(super) fn list(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in entries(folder) {
         if path.is_dir() {
             list(&path, found);
@@ -224,11 +224,7 @@ impl Reader<'_> {
                 (TokenTree::Punct(mark), Some(TokenTree::Group(attribute)))
                     if mark.as_char() == '#' =>
                 {
-                    let text = attribute
-                        .stream()
-                        .to_string()
-                        .replace(char::is_whitespace, "");
-                    is_test |= text.starts_with("cfg(test)") || text.starts_with("cfg(all(test,");
+                    is_test |= is_of_tests(attribute);
                     rest = &rest[2..];
                     continue;
                 }
@@ -367,7 +363,7 @@ fn path(tokens: &[TokenTree]) -> (Words, usize) {
     }
 }
 
-fn is(token: &TokenTree, mark: char) -> bool {
+pub(super) fn is(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
 }
 
@@ -375,8 +371,15 @@ fn is_end_of_import(token: &TokenTree) -> bool {
     is(token, ';')
 }
 
+/// Returns whether an attribute keeps what follows for tests.
+pub(super) fn is_of_tests(attribute: &Group) -> bool {
+    let text = attribute.stream().to_string();
+    let text = text.replace(char::is_whitespace, "");
+    text.starts_with("cfg(test)") || text.starts_with("cfg(all(test,")
+}
+
 /// Returns whether an item ends with this token.
-fn is_end(token: &TokenTree) -> bool {
+pub(super) fn is_end(token: &TokenTree) -> bool {
     is(token, ';')
         || matches!(token, TokenTree::Group(block) if block.delimiter() == Delimiter::Brace)
 }

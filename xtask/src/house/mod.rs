@@ -11,6 +11,7 @@ mod metadata;
 mod names;
 mod pages;
 mod promises;
+mod ruler;
 mod signatures;
 
 use std::{
