@@ -16,6 +16,7 @@ use std::fmt;
 /// |---|---|---|
 /// | denied requests | are free | are charged, on every descriptor |
 /// | `hits_addend: 0`, which tests and spends nothing | is denied when no unit is left | passes until the limit was exceeded |
+/// | a descriptor with `is_negative_hits` | gives units back as the algorithm does, before others are charged | lowers the counter, which may stay above the limit, in the order of the request |
 /// | key and value | are compared as a pair | are compared as `key_value`, so (`a`, `b_c`) is (`a_b`, `c`) |
 /// | `*` in a key | is refused | makes a pattern that can match any key |
 /// | a request value equal to a pattern's text | matches patterns in file order | matches that pattern first |

@@ -22,6 +22,7 @@ use super::{histogram::Histogram, names::Names};
 /// | name | counts |
 /// |---|---|
 /// | `ratelimit.service.rate_limit.RULE.total_hits` | units that requests asked for |
+/// | `ratelimit.service.rate_limit.RULE.total_negative_hits` | units that requests gave back |
 /// | `ratelimit.service.rate_limit.RULE.within_limit` | units of checks within the limit |
 /// | `ratelimit.service.rate_limit.RULE.near_limit` | units above four fifths of the limit, and not over it |
 /// | `ratelimit.service.rate_limit.RULE.over_limit` | units over the limit |
@@ -59,12 +60,13 @@ struct MetricsInner {
 type Units = fn(&Usage) -> u64;
 
 /// The counters of a rule: their names and their units.
-const KINDS: [(&str, Units); 6] = [
+const KINDS: [(&str, Units); 7] = [
     ("near_limit", |usage| usage.near),
     ("over_limit", |usage| usage.over),
     ("over_limit_with_local_cache", |usage| usage.over_from_cache),
     ("shadow_mode", |usage| usage.shadow),
     ("total_hits", |usage| usage.total),
+    ("total_negative_hits", |usage| usage.refunded),
     ("within_limit", |usage| usage.within),
 ];
 

@@ -1,7 +1,7 @@
 //! Reads the descriptors of a request.
 //! What a descriptor means is decided by the rules, in tollgate-rules.
 
-use tollgate_rules::{Compat, Descriptor, LimitOverride, Unit};
+use tollgate_rules::{Descriptor, LimitOverride, Unit};
 use tonic::Status;
 
 use crate::proto::ratelimit::{RateLimitDescriptor, RateLimitRequest};
@@ -12,7 +12,6 @@ const ENTRIES: usize = 10;
 /// Returns the descriptors, which borrow their texts from the request.
 pub(super) fn descriptors(
     request: &RateLimitRequest,
-    compat: Compat,
     max: usize,
 ) -> Result<Vec<Descriptor<'_>>, Status> {
     let count = request.descriptors.len();
@@ -36,15 +35,11 @@ pub(super) fn descriptors(
         .descriptors
         .iter()
         .enumerate()
-        .map(|(at, message)| descriptor(at, message, compat))
+        .map(|(at, message)| descriptor(at, message))
         .collect()
 }
 
-fn descriptor(
-    at: usize,
-    message: &RateLimitDescriptor,
-    compat: Compat,
-) -> Result<Descriptor<'_>, Status> {
+fn descriptor(at: usize, message: &RateLimitDescriptor) -> Result<Descriptor<'_>, Status> {
     let entries = message
         .entries
         .iter()
@@ -60,14 +55,13 @@ fn descriptor(
         };
         descriptor = descriptor.with_limit(LimitOverride::new(limit.requests_per_unit, unit));
     }
-    // Envoy's service charges such a request. Natively, a wrong charge is worse than a refusal.
-    if message.is_negative_hits && compat == Compat::Native {
-        let message = format!("descriptors[{at}].is_negative_hits: units cannot be given back");
-        return Err(Status::invalid_argument(message));
+    if let Some(hits) = message.hits_addend {
+        descriptor = descriptor.with_hits(hits);
     }
-    Ok(match message.hits_addend {
-        Some(hits) => descriptor.with_hits(hits),
-        None => descriptor,
+    Ok(if message.is_negative_hits {
+        descriptor.refunding()
+    } else {
+        descriptor
     })
 }
 

@@ -92,13 +92,13 @@ impl RateLimitService {
         RateLimitServiceServer::new(self).max_decoding_message_size(max)
     }
 
-    /// Spends units of all descriptors of a request, and decides it.
+    /// Spends units of all descriptors of a request, and decides it. A descriptor with
+    /// `is_negative_hits` [gives units back](RuleLimiter#units-that-are-given-back).
     ///
     /// # Errors
     ///
-    /// - `INVALID_ARGUMENT`: the domain is empty, there are no descriptors or too many, the `limit`
-    ///   of a descriptor has no unit, or a descriptor has `is_negative_hits` in native
-    ///   [mode](tollgate_rules::Compat).
+    /// - `INVALID_ARGUMENT`: the domain is empty, there are no descriptors or too many, or the
+    ///   `limit` of a descriptor has no unit.
     /// - `UNAVAILABLE`: no rules are loaded, or the store failed and a rule denies in an outage.
     /// - `INTERNAL`: the store is configured wrongly.
     ///
@@ -125,7 +125,7 @@ impl RateLimitService {
             )));
         }
         let set = rules.current();
-        let descriptors = descriptors(request, set.compat(), shared.max_descriptors)?;
+        let descriptors = descriptors(request, shared.max_descriptors)?;
         let plan = set.plan(&request.domain, &descriptors, request.hits_addend)?;
         if !set.has_domain(&request.domain) {
             shared

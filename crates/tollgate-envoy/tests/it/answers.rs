@@ -135,6 +135,19 @@ async fn hits_are_those_of_the_descriptor_or_else_of_the_request() {
 }
 
 #[tokio::test]
+async fn units_are_given_back() {
+    let service = service();
+    let mut asked = tenant("acme");
+    asked.hits_addend = 4;
+    service.decide(&asked).await.unwrap();
+    asked.descriptors[0].is_negative_hits = true;
+    for left in [10, 10] {
+        let response = service.decide(&asked).await.unwrap();
+        assert_eq!(response.statuses[0].limit_remaining, left);
+    }
+}
+
+#[tokio::test]
 async fn an_override_replaces_the_limit_of_the_rules() {
     let service = service();
     let with = |requests_per_unit, unit| {

@@ -67,18 +67,6 @@ async fn a_wrong_request_is_an_invalid_argument() {
 }
 
 #[tokio::test]
-async fn units_are_not_charged_that_shall_be_given_back() {
-    let service = service();
-    let mut asked = tenant("acme");
-    asked.descriptors[0].is_negative_hits = true;
-    assert_eq!(refused(&service, &asked).await.0, Grpc::InvalidArgument);
-    assert_eq!(
-        service.decide(&tenant("acme")).await.unwrap().statuses[0].limit_remaining,
-        9
-    );
-}
-
-#[tokio::test]
 async fn an_unknown_domain_passes_and_is_counted() {
     let service = service();
     let mut asked = request([descriptor("tenant", "acme"), descriptor("tenant", "once")]);

@@ -28,6 +28,7 @@ pub struct Descriptor<'a> {
     entries: Entries<'a>,
     limit: Option<LimitOverride>,
     hits: Option<u64>,
+    is_refund: bool,
 }
 
 /// Replaces the limit of the rules for one descriptor of one request.
@@ -101,6 +102,16 @@ impl<'a> Descriptor<'a> {
         self
     }
 
+    /// Gives units back in place of spending them: those that the descriptor would spend.
+    ///
+    /// Such a descriptor passes, and never denies the request. It gives back at most what is spent.
+    /// See [`RuleLimiter`](crate::RuleLimiter#units-that-are-given-back).
+    #[must_use]
+    pub fn refunding(mut self) -> Self {
+        self.is_refund = true;
+        self
+    }
+
     /// Converts the descriptor to one that owns its texts.
     #[must_use]
     pub fn into_owned(self) -> Descriptor<'static> {
@@ -108,6 +119,7 @@ impl<'a> Descriptor<'a> {
             entries: Entries::default(),
             limit: self.limit,
             hits: self.hits,
+            is_refund: self.is_refund,
         };
         for entry in self.entries.iter().cloned() {
             owned.entries.push(entry.into_owned());
@@ -132,6 +144,12 @@ impl<'a> Descriptor<'a> {
     #[must_use]
     pub fn hits(&self) -> Option<u64> {
         self.hits
+    }
+
+    /// Returns whether the descriptor gives units back.
+    #[must_use]
+    pub fn is_refund(&self) -> bool {
+        self.is_refund
     }
 }
 
@@ -159,6 +177,7 @@ impl fmt::Debug for Descriptor<'_> {
             .field("entries", &self.entries())
             .field("limit", &self.limit)
             .field("hits", &self.hits)
+            .field("is_refund", &self.is_refund)
             .finish()
     }
 }

@@ -1,21 +1,23 @@
-//! Remembers which counters are above their limit, in the mode `envoy`.
+//! Counts the units by which counters are above their limits, in the mode `envoy`.
 //!
-//! A counter of Envoy's service rises above its limit, and a check of 0 units is denied only then.
-//! A counter of a store stays at its limit. So the first denied request of a window marks the
-//! counter, and a check of 0 units reads the mark. A mark ends with the window. It costs nothing
-//! while requests are allowed, and later denials find it in the memory of denials.
-//! When a counter is marked is decided in `settle.rs`. Nothing here runs in the native mode.
+//! A counter of Envoy's service rises above its limit. A check of 0 units is denied only then, and
+//! units that are given back are first those above the limit. A counter of a store stays at its
+//! limit, so denied requests count here what goes beyond. The count ends with the window. It costs
+//! nothing while requests are allowed.
 
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use tollgate::{Algorithm, Cost, Key, Limiter, Outage, Policy, Quota, Store};
+use tollgate::{Algorithm, Cost, Key, Limiter, Outage, Policy, Quota, Store, limiter::PolicyState};
 
 use crate::Unit;
 
-/// The marks of all rules.
+/// The most units above a limit: the greatest amount of a quota.
+const MOST: u64 = 999_999_999_999_999;
+
+/// The counts of all rules.
 pub(super) struct Exceeded {
     store: Arc<dyn Store>,
     name: String,
@@ -25,7 +27,7 @@ pub(super) struct Exceeded {
 }
 
 impl Exceeded {
-    /// Keeps the marks in the store of the limiter with this name and deadline.
+    /// Keeps the counts in the store of the limiter with this name and deadline.
     pub(super) fn new(store: Arc<dyn Store>, name: &str, deadline: Option<Duration>) -> Self {
         Self {
             store,
@@ -35,25 +37,36 @@ impl Exceeded {
         }
     }
 
-    /// Marks the counter with this key and window.
-    pub(super) async fn mark(&self, key: &Key, period: Duration) {
-        let Some(limiter) = self.limiter(period) else {
+    /// Raises the counter with this key and window further above its limit.
+    pub(super) async fn raise(&self, key: &Key, period: Duration, units: u64) {
+        let Some(limiter) = self.limiter(period).filter(|_| units > 0) else {
             return;
         };
-        if let Err(error) = limiter.check_key(key).cost(Cost::new(1)).await {
-            tracing::debug!(limiter = limiter.name(), %error, "a counter was not marked as exceeded");
+        let units = Cost::new(units.min(MOST));
+        if let Err(error) = limiter.check_key(key).cost(units).await {
+            tracing::debug!(limiter = limiter.name(), %error, "units above a limit were not counted");
         }
     }
 
-    /// Returns whether the counter is marked. It is not while the store is away.
-    pub(super) async fn is_marked(&self, key: &Key, period: Duration) -> bool {
-        let Some(limiter) = self.limiter(period) else {
-            return false;
+    /// Lowers the counter, at most to its limit.
+    pub(super) async fn lower(&self, key: &Key, period: Duration, units: u64) {
+        let Some(limiter) = self.limiter(period).filter(|_| units > 0) else {
+            return;
         };
-        limiter
-            .peek(key.clone())
-            .await
-            .is_ok_and(|state| state.states().any(|state| state.remaining() == 0))
+        if let Err(error) = limiter.refund(key.clone(), Cost::new(units)).await {
+            tracing::debug!(limiter = limiter.name(), %error, "units above a limit were not given back");
+        }
+    }
+
+    /// Returns the units by which the counter is above its limit. They are 0 while the store is
+    /// away.
+    pub(super) async fn above(&self, key: &Key, period: Duration) -> u64 {
+        let Some(limiter) = self.limiter(period) else {
+            return 0;
+        };
+        let state = limiter.peek(key.clone()).await;
+        let spent = |state: PolicyState<'_>| state.spent();
+        state.map_or(0, |state| state.states().map(spent).sum())
     }
 
     fn limiter(&self, period: Duration) -> Option<&Limiter> {
@@ -71,7 +84,7 @@ impl Exceeded {
 
     fn of_unit(&self, unit: Unit) -> Option<(Duration, Limiter)> {
         let period = unit.duration();
-        let quota = Quota::try_new(1, period).ok()?;
+        let quota = Quota::try_new(MOST, period).ok()?;
         let policy =
             Policy::try_new(format!("exceeded.{unit}"), Algorithm::FixedWindow, quota).ok()?;
         let builder = Limiter::builder(Arc::clone(&self.store))

@@ -5,6 +5,7 @@
 mod builder;
 mod decision;
 mod exceeded;
+mod give_back;
 #[cfg(feature = "http")]
 mod request_rules;
 mod rule_limiter;

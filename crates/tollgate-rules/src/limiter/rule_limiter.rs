@@ -10,10 +10,13 @@ use tollgate::{Error, Limiter, Outage, limiter::DeniedKeys};
 use super::{
     decision::{CheckError, RuleDecision},
     exceeded::Exceeded,
+    give_back::give_back,
     settle::settle,
     steps::{Charge, Steps, charge, refund},
 };
-use crate::{Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Rule, Rules, Verdict};
+use crate::{
+    Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Planned, Rule, Rules, Verdict,
+};
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
@@ -64,9 +67,43 @@ use crate::{Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Rule, Rules,
 /// # Ok(()) }
 /// ```
 ///
+/// # Units that are given back
+///
+/// A [refunding](Descriptor::refunding) descriptor gives its units back, at most what is spent, and
+/// passes. Its status shows what is left then. The units return as the
+/// [algorithm](tollgate::Limiter::refund) gives back units that were spent just now, before the
+/// other descriptors of the request are charged, and they stay returned when those deny it. If they
+/// do not reach the store, they stay spent.
+///
+/// ```
+/// use tollgate::MemoryStore;
+/// use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = RuleSet::parse(
+///     "{domain: shop, descriptors: [{key: tenant, rate_limit: {quota: 100/h}}]}",
+///     Format::Yaml,
+/// )?;
+/// let limiter = RuleLimiter::new(Rules::new(rules), MemoryStore::new());
+/// let tenant = Descriptor::from([("tenant", "acme")]);
+///
+/// let left = |decision: &tollgate_rules::RuleDecision| decision.verdict().statuses()[0].remaining();
+/// assert_eq!(left(&limiter.check("shop", &[tenant.clone().with_hits(40)], 1).await?), 60);
+/// assert_eq!(left(&limiter.check("shop", &[tenant.with_hits(30).refunding()], 1).await?), 90);
+/// # Ok(()) }
+/// ```
+///
+/// In the mode `envoy`, such a descriptor lowers the counter, which may stay above the limit, and
+/// all descriptors count in the order of the request. Denials that a store over the network
+/// [remembers](tollgate::RedisStoreBuilder::deny_cache_cap) do not raise the counter, as with the
+/// local cache of Envoy's service.
+///
 /// A clone is cheap, and shares the rules and the store.
 #[derive(Clone)]
 pub struct RuleLimiter(pub(super) Arc<RuleLimiterInner>);
+
+/// What each descriptor was charged, and its outcome.
+type Decided = (Vec<Option<Charge>>, Vec<Option<DescriptorOutcome>>);
 
 pub(super) struct RuleLimiterInner {
     pub(super) rules: Rules,
@@ -143,14 +180,40 @@ impl RuleLimiter {
         &self,
         plan: &Plan<'_>,
     ) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
-        let charges = charge(plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
-        let outcomes = settle(plan, &charges, &self.0.exceeded).await;
+        let mut parts = plan.parts();
+        let first = parts.next().unwrap_or_default();
+        let (mut charges, mut outcomes) = self.decide_part(plan, first).await?;
+        for part in parts {
+            match self.decide_part(plan, part).await {
+                Ok((of_part, outcomes_of_part)) => {
+                    charges.extend(of_part);
+                    outcomes.extend(outcomes_of_part);
+                }
+                Err(error) => {
+                    refund(&charges).await;
+                    return Err(error);
+                }
+            }
+        }
         let verdict = plan.verdict(&outcomes, self.0.modes);
         self.record(plan, &outcomes, &verdict);
         if verdict.code() == Code::OverLimit && !plan.compat().is_envoy() {
             refund(&charges).await;
         }
         Ok((verdict, charges))
+    }
+
+    /// Gives back and charges the units of descriptors that are decided together. Returns what each
+    /// one was charged, and its outcome.
+    async fn decide_part(&self, plan: &Plan<'_>, part: &[Planned<'_>]) -> Result<Decided, Error> {
+        let limiter = |rule: &Rule| self.limiter(rule);
+        let returned = give_back(plan, part, &self.0.exceeded, limiter).await?;
+        let mut charges = charge(plan, part, &self.0.steps, self.0.modes, limiter).await?;
+        let mut outcomes = settle(plan, part, &charges, &self.0.exceeded).await;
+        for (place, outcome, charge) in returned {
+            (charges[place], outcomes[place]) = (charge, Some(outcome));
+        }
+        Ok((charges, outcomes))
     }
 
     /// Counts the units of each rule, and the keys that are over a limit.

@@ -14,14 +14,18 @@ use super::{
 };
 use crate::{Compat, DescriptorOutcome, Match, Plan, Planned, rule::Limit};
 
-/// Returns the outcomes. In the mode `envoy`, a denied descriptor loses what it had left, and a
+/// Returns the outcomes of a part of a plan, without those that give units back. In the mode `envoy`, a denied descriptor loses what it had left, and a
 /// check of 0 units is denied only when more than the limit was asked for before.
 pub(super) async fn settle(
     plan: &Plan<'_>,
+    part: &[Planned<'_>],
     charges: &[Option<Charge>],
     exceeded: &Exceeded,
 ) -> Vec<Option<DescriptorOutcome>> {
-    let descriptors = plan
+    if part.iter().all(Planned::is_refund) {
+        return vec![None; part.len()];
+    }
+    let descriptors = part
         .iter()
         .zip(charges)
         .map(|(planned, charge)| (planned, charge.as_ref()));
@@ -114,12 +118,14 @@ async fn raise(
     let every = || std::iter::once((at, (planned, charge))).chain(again.iter().copied());
     let Some(charge) = charge else {
         if hits > 0 {
-            exceeded.mark(&found.key(), period).await;
+            let units = every().map(|(_, (planned, _))| planned.hits());
+            let units = units.fold(0, u64::saturating_add);
+            exceeded.raise(&found.key(), period, units).await;
             return every()
                 .map(|(at, (planned, _))| (at, blocked(found, planned.hits())))
                 .collect();
         }
-        let is_over = exceeded.is_marked(&found.key(), period).await;
+        let is_over = exceeded.above(&found.key(), period).await > 0;
         return one(blocked(found, hits).map(|outcome| outcome.with_over(is_over)));
     };
     if charge.decision.as_ref().is_ok_and(Decision::is_degraded) {
@@ -127,7 +133,7 @@ async fn raise(
     }
     if hits == 0 {
         let is_over =
-            charge.outcome.remaining() == 0 && exceeded.is_marked(&charge.key, period).await;
+            charge.outcome.remaining() == 0 && exceeded.above(&charge.key, period).await > 0;
         return one(Some(charge.outcome.with_over(is_over)));
     }
     if !charge.outcome.is_over() {
@@ -143,9 +149,15 @@ async fn raise(
         .filter_map(|(_, settled)| passed(settled))
         .sum();
     let left = left(charge, spent).await;
+    // As with the local cache of Envoy's service, remembered denials are not counted.
+    let is_counted = |charge: Option<&Charge>| !charge.is_some_and(is_remembered);
+    let counted = every()
+        .filter(|(_, (_, charge))| is_counted(*charge))
+        .map(|(_, (planned, _))| planned.hits());
+    let counted = counted.fold(0, u64::saturating_add);
     join(
         spend(charge, left.saturating_sub(spent)),
-        exceeded.mark(&charge.key, period),
+        exceeded.raise(&charge.key, period, counted.saturating_sub(left)),
     )
     .await;
     let mut after = limit.saturating_sub(left);
@@ -200,7 +212,7 @@ async fn spend(charge: &Charge, left: u64) {
 }
 
 /// Returns the outcome of a rule that denies every request.
-fn blocked(found: &Match<'_>, hits: u64) -> Option<DescriptorOutcome> {
+pub(super) fn blocked(found: &Match<'_>, hits: u64) -> Option<DescriptorOutcome> {
     match found.rule().limit() {
         Limit::Blocked { period } => Some(DescriptorOutcome::blocked(*period, hits, now())),
         _ => None,

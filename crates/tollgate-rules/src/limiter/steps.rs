@@ -37,20 +37,23 @@ struct Step<'p, 'l> {
     together: Option<(Limiter, Key)>,
 }
 
-/// Charges all descriptors of a plan. A descriptor that counts nothing has no charge.
+/// Charges the descriptors of a part of a plan. One that counts nothing, or gives units back, has
+/// no charge.
 ///
 /// Descriptors that deny the request alone are charged in one step where the store can do that: see
 /// [`Steps::of`].
 pub(super) async fn charge<'l>(
     plan: &Plan<'_>,
+    part: &[Planned<'_>],
     steps: &Steps,
     modes: GlobalModes,
     limiter: impl Fn(&Rule) -> &'l Limiter,
 ) -> Result<Vec<Option<Charge>>, Error> {
     let pending = |(place, planned)| Pending::of(place, planned, plan, &limiter);
-    let pending = plan.iter().enumerate().filter_map(pending);
+    let spending = part.iter().enumerate().filter(|(_, one)| !one.is_refund());
+    let pending = spending.filter_map(pending);
     let results = all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
-    let mut charges: Vec<Option<Charge>> = plan.iter().map(|_| None).collect();
+    let mut charges: Vec<Option<Charge>> = part.iter().map(|_| None).collect();
     let mut first = None;
     for result in results {
         match result {
@@ -315,7 +318,11 @@ impl<'p, 'l> Pending<'p, 'l> {
 impl Pending<'_, '_> {
     /// Charges the descriptor in a step of its own.
     pub(super) async fn check(self) -> Result<Charge, Error> {
-        let hits = self.planned.hits();
+        self.spend(self.planned.hits()).await
+    }
+
+    /// Charges the descriptor this number of units. 0 only looks at it.
+    pub(super) async fn spend(&self, hits: u64) -> Result<Charge, Error> {
         let limiter = self.limiter.with_policies(self.policies.clone());
         let check = limiter.check_key(&self.key).cost(
             Costs::new(Cost::new(hits))
@@ -339,7 +346,7 @@ impl Pending<'_, '_> {
         };
         Ok(Charge {
             limiter,
-            key: self.key,
+            key: self.key.clone(),
             outcome,
             decision,
             is_shadow: self.is_shadow,

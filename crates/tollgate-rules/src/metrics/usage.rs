@@ -32,6 +32,8 @@ pub struct Usage {
     /// The units over the limit that were denied without the store, because it denied the key
     /// before.
     pub over_from_cache: u64,
+    /// The units that a descriptor gave back. They belong to no other number.
+    pub refunded: u64,
 }
 
 impl Usage {
@@ -59,6 +61,15 @@ impl Usage {
             }
         }
         usage
+    }
+
+    /// Counts units that a descriptor gave back.
+    #[must_use]
+    pub fn refunded(hits: u64) -> Self {
+        Self {
+            refunded: hits,
+            ..Self::default()
+        }
     }
 
     /// Sorts the units of a check that a remembered denial answered: all of them are over.

@@ -120,6 +120,20 @@ impl DescriptorOutcome {
         }
     }
 
+    /// Returns the outcome of a descriptor that gave units back: it passes.
+    pub(crate) fn refunded(self, hits: u64) -> Self {
+        Self {
+            is_over: false,
+            usage: Usage::refunded(hits),
+            ..self
+        }
+    }
+
+    /// Returns the outcome with another number of units that are left.
+    pub(crate) fn with_remaining(self, remaining: u64) -> Self {
+        Self { remaining, ..self }
+    }
+
     /// Returns the outcome with another answer to whether the limit was exceeded.
     pub(crate) fn with_over(self, is_over: bool) -> Self {
         Self { is_over, ..self }

@@ -231,6 +231,17 @@ impl<'a> Plan<'a> {
         self
     }
 
+    /// Returns the parts of the request that are decided one after the other.
+    ///
+    /// In the mode `envoy`, a descriptor that gives units back has a part of its own: each one finds
+    /// the counter as those before it have left it.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[Planned<'a>]> {
+        let is_joint = !self.compat.is_envoy();
+        self.planned.chunk_by(move |one, next| {
+            is_joint || !(one.descriptor.is_refund() || next.descriptor.is_refund())
+        })
+    }
+
     /// Returns the descriptors, in the order of the request.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Planned<'a>> {
@@ -303,9 +314,15 @@ impl<'a> Planned<'a> {
         self.found.as_ref()
     }
 
-    /// Returns the units that the descriptor spends. 0 only tests the limit.
+    /// Returns the units that the descriptor spends, or [gives back](Descriptor::refunding). 0 only
+    /// tests the limit.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.hits
+    }
+
+    /// Returns whether the descriptor gives units back.
+    pub(crate) fn is_refund(&self) -> bool {
+        self.descriptor.is_refund()
     }
 }

@@ -25,6 +25,7 @@ mod model;
 mod names;
 mod networks;
 mod priorities;
+mod refunds;
 mod reload;
 mod spring;
 mod steps;
