@@ -46,7 +46,7 @@ pub use metrics::Metrics;
 pub use metrics::{Statsd, StatsdProtocol, prometheus_text};
 #[cfg(feature = "server")]
 pub use server::{GrpcListen, Server, ServerBuilder, ServerError, TlsFiles};
-pub use service::{LimitHeaderNames, RateLimitService, RateLimitServiceBuilder};
+pub use service::{LimitHeaderNames, NearLimit, RateLimitService, RateLimitServiceBuilder};
 
 /// Compiles the examples of the README with the tests.
 #[cfg(doctest)]

@@ -5,8 +5,8 @@ use std::{path::Path, time::Duration};
 
 use tokio::time::sleep;
 use tollgate_envoy::{
-    Ads, AdsTls, Backoff, Component, GrpcListen, Health, LimitHeaderNames, RateLimitService,
-    Server, Statsd, TlsFiles,
+    Ads, AdsTls, Backoff, Component, GrpcListen, Health, LimitHeaderNames, NearLimit,
+    RateLimitService, Server, Statsd, TlsFiles,
 };
 use tollgate_rules::{GlobalModes, RuleLimiter, RuleSet, RuleSetBuilder, Rules};
 
@@ -97,6 +97,12 @@ pub(crate) fn service(
             Failure::new(format_args!("a name of a header field is wrong: {error}"))
         })?;
         service = service.limit_headers(names);
+    }
+    // Where every request passes, no limit denies.
+    if !(answers.near_limit_header.is_empty() || settings.rules.shadow_mode) {
+        let near = NearLimit::new(&answers.near_limit_header)
+            .map_err(|error| Failure::new(format_args!("near_limit_header: {error}")))?;
+        service = service.near_limit(near.share(answers.near_limit_share));
     }
     Ok(service.build())
 }

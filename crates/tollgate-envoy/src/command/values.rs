@@ -21,6 +21,15 @@ pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Reads a share of a whole.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let share = text
+        .parse()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1e-9),
     ("us", 1e-6),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_rules::RuleLimiter;
 
 use super::{
-    LimitHeaderNames,
+    LimitHeaderNames, NearLimit,
     headers::Headers,
     rate_limit::{RateLimitService, ServiceInner},
 };
@@ -25,6 +25,7 @@ impl RateLimitService {
             limiter,
             metrics: Metrics::new(),
             headers: Headers::default(),
+            near_limit: None,
             has_dynamic_metadata: false,
             max_descriptors: 1_000,
             max_message_bytes: 1 << 20,
@@ -59,6 +60,45 @@ impl RateLimitServiceBuilder {
     /// would show limits that deny nothing.
     pub fn standard_headers(mut self, is_on: bool) -> Self {
         self.0.headers.has_standard = is_on;
+        self
+    }
+
+    /// Adds a header field to requests that pass near a limit, so that the service behind Envoy
+    /// sees it before its clients are denied. By default, none is added.
+    ///
+    /// The value is the number of units that are left. Limits in shadow mode are not seen. Envoy
+    /// adds the field beside one of the client: remove that before the rate limit filter.
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate_envoy::{
+    ///     NearLimit, RateLimitService,
+    ///     proto::ratelimit::{RateLimitDescriptor, RateLimitRequest, rate_limit_descriptor::Entry},
+    /// };
+    /// use tollgate_rules::{Format, RuleLimiter, RuleSet, Rules};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = RuleSet::parse(
+    ///     "{domain: shop, descriptors: [{key: tenant, rate_limit: {quota: 10/h}}]}",
+    ///     Format::Yaml,
+    /// )?;
+    /// let service = RateLimitService::builder(RuleLimiter::new(Rules::new(rules), MemoryStore::new()))
+    ///     .near_limit(NearLimit::new("X-Units-Left")?)
+    ///     .build();
+    ///
+    /// let tenant = Entry { key: "tenant".to_owned(), value: "acme".to_owned() };
+    /// let mut request = RateLimitRequest {
+    ///     domain: "shop".to_owned(),
+    ///     descriptors: vec![RateLimitDescriptor { entries: vec![tenant], ..Default::default() }],
+    ///     hits_addend: 8,
+    /// };
+    /// assert!(service.decide(&request).await?.request_headers_to_add.is_empty());
+    /// request.hits_addend = 1;
+    /// assert_eq!(service.decide(&request).await?.request_headers_to_add[0].value, "1");
+    /// # Ok(()) }
+    /// ```
+    pub fn near_limit(mut self, near: NearLimit) -> Self {
+        self.0.near_limit = Some(near);
         self
     }
 

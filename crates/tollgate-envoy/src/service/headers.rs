@@ -183,7 +183,7 @@ fn stricter<'a>(first: PolicyState<'a>, second: PolicyState<'a>) -> PolicyState<
     }
 }
 
-fn field(name: &str, value: u64) -> HeaderValue {
+pub(super) fn field(name: &str, value: u64) -> HeaderValue {
     HeaderValue {
         key: name.to_owned(),
         value: value.to_string(),

@@ -7,9 +7,11 @@ mod builder;
 mod descriptors;
 mod failure;
 mod headers;
+mod near_limit;
 mod rate_limit;
 mod structs;
 
 pub use builder::RateLimitServiceBuilder;
 pub use headers::LimitHeaderNames;
+pub use near_limit::NearLimit;
 pub use rate_limit::RateLimitService;

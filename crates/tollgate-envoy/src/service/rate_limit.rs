@@ -12,6 +12,7 @@ use super::{
     descriptors::descriptors,
     failure::{self, Failure},
     headers::Headers,
+    near_limit::NearLimit,
     structs,
 };
 use crate::{
@@ -67,6 +68,7 @@ pub(super) struct ServiceInner {
     pub(super) limiter: RuleLimiter,
     pub(super) metrics: Metrics,
     pub(super) headers: Headers,
+    pub(super) near_limit: Option<NearLimit>,
     pub(super) has_dynamic_metadata: bool,
     pub(super) max_descriptors: usize,
     pub(super) max_message_bytes: usize,
@@ -138,6 +140,9 @@ impl RateLimitService {
         shared
             .headers
             .add(&mut response.response_headers_to_add, &plan, &decision);
+        if let Some(near_limit) = &shared.near_limit {
+            near_limit.add(&mut response.request_headers_to_add, &plan, &decision);
+        }
         if shared.has_dynamic_metadata {
             response.dynamic_metadata =
                 Some(structs::message(&plan.dynamic_metadata(decision.verdict())));

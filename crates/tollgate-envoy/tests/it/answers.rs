@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost_types::value::Kind;
 use tollgate::MemoryStore;
 use tollgate_envoy::{
-    LimitHeaderNames, RateLimitService,
+    LimitHeaderNames, NearLimit, RateLimitService,
     proto::ratelimit::{
         RateLimitResponse, RateLimitUnit,
         rate_limit_descriptor::RateLimitOverride,
@@ -144,6 +144,48 @@ async fn units_are_given_back() {
     for left in [10, 10] {
         let response = service.decide(&asked).await.unwrap();
         assert_eq!(response.statuses[0].limit_remaining, left);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_passes_near_a_limit_has_a_sign_for_the_service_behind_envoy() {
+    const RULES: &str = "
+domain: shop
+descriptors:
+  - {key: tenant, rate_limit: {unit: day, requests_per_unit: 10}}
+  - {key: wide, rate_limit: {unit: day, requests_per_unit: 100}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: plan, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+";
+    for mode in [Compat::Native, Compat::Envoy] {
+        let near = NearLimit::new("x-left").unwrap();
+        let signs = async |service: &RateLimitService, names: &[&str], hits| {
+            let mut asked = request(names.iter().map(|name| descriptor(name, "a")));
+            asked.hits_addend = hits;
+            let response = service.decide(&asked).await.unwrap();
+            let signs = response.request_headers_to_add.iter();
+            let signs = signs.map(|field| format!("{}: {}", field.key, field.value));
+            (response.overall_code(), signs.collect::<Vec<_>>())
+        };
+        let service = RateLimitService::builder(limiter(RULES, mode))
+            .near_limit(near.clone())
+            .build();
+        let left = |units: &str| vec![format!("x-left: {units}")];
+        for (names, hits, expected) in [
+            (&["tenant"][..], 8, (Code::Ok, vec![])),
+            (&["wide"], 82, (Code::Ok, left("18"))),
+            (&["tenant", "wide"], 1, (Code::Ok, left("1"))),
+            (&["shadow", "other"], 1, (Code::Ok, vec![])),
+            (&["tenant"], 1, (Code::Ok, left("0"))),
+            (&["tenant"], 1, (Code::OverLimit, vec![])),
+            (&["plan"], 1, (Code::Ok, left("0"))),
+        ] {
+            assert_eq!(signs(&service, names, hits).await, expected, "{names:?}");
+        }
+        let early = RateLimitService::builder(limiter(RULES, mode))
+            .near_limit(near.share(0.0))
+            .build();
+        assert_eq!(signs(&early, &["tenant"], 1).await, (Code::Ok, left("9")));
     }
 }
 

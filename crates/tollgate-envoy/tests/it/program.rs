@@ -491,6 +491,7 @@ async fn in_shadow_mode_no_header_field_shows_a_limit() {
         command
             .arg("--rules")
             .arg(files.write("rules.yaml", RULES))
+            .args(["--near-limit-header=x-left", "--near-limit-share=0"])
             .args(["--standard-headers", mode]);
         let process = start(command);
         until_healthy(&process).await;
@@ -500,6 +501,7 @@ async fn in_shadow_mode_no_header_field_shows_a_limit() {
             .unwrap()
             .into_inner();
         assert_eq!(answer.response_headers_to_add.len(), expected, "{mode}");
+        assert_eq!(answer.request_headers_to_add.len(), expected / 2, "{mode}");
     }
 }
 
@@ -549,6 +551,14 @@ fn wrong_settings_end_the_program_with_the_reason() {
                 "--limit-response-headers-enabled".to_owned(),
             ],
             "header",
+        ),
+        (
+            vec![flag("rules", &rules), "--near-limit-header=a b".to_owned()],
+            "near_limit_header: ",
+        ),
+        (
+            vec![flag("rules", &rules), "--near-limit-share=80".to_owned()],
+            "expected a number from 0 to 1",
         ),
         (
             vec![

@@ -3,7 +3,7 @@
 
 use clap::{ArgAction, Args};
 
-use crate::command::values::boolean;
+use crate::command::values::{boolean, share};
 
 /// The settings of answers.
 #[derive(Args)]
@@ -28,6 +28,19 @@ pub(crate) struct AnswerArguments {
     /// Adds the fields RateLimit-Policy, RateLimit and Retry-After. Limits in shadow mode have none
     #[arg(long, env = "TOLLGATE_STANDARD_HEADERS", value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) standard_headers: bool,
+
+    /// Adds this header field, with the units that are left, to requests that pass near a limit
+    #[arg(
+        long,
+        env = "TOLLGATE_NEAR_LIMIT_HEADER",
+        default_value = "",
+        value_name = "NAME"
+    )]
+    pub(crate) near_limit_header: String,
+
+    /// Sets the share of a limit above which requests are near it
+    #[arg(long, env = "TOLLGATE_NEAR_LIMIT_SHARE", value_parser = share, default_value = "0.8", value_name = "SHARE")]
+    pub(crate) near_limit_share: f64,
 
     /// Returns the request and the metadata of its rules as dynamic metadata
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
