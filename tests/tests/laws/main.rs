@@ -17,6 +17,7 @@ mod clock;
 mod cost;
 mod damage;
 mod expiry;
+mod fair_and_plain;
 mod fair_shares;
 mod leases;
 mod looks;

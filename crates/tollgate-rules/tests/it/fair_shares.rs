@@ -39,21 +39,29 @@ async fn passed(limiter: &RuleLimiter, tenant: Option<&'static str>) -> usize {
 #[tokio::test]
 async fn each_tenant_gets_its_share_of_a_limit_by_its_weight() {
     let first = async |tenant| passed(&limiter(&format!("{PLAIN}{FAIR}")), tenant).await;
-    let (plain, gold, seven, none) = (
-        first(Some("acme")).await,
-        first(Some("gold")).await,
-        first(Some("7")).await,
-        first(None).await,
-    );
-    assert!((100..900).contains(&plain), "{plain}");
-    assert!(gold > plain * 5 / 4 && seven > plain * 5 / 4, "{gold}");
-    // All without a tenant are one.
-    assert!((100..900).contains(&none), "{none}");
-    let limiter = limiter(&format!("{PLAIN}{FAIR}"));
-    let _ = passed(&limiter, Some("acme")).await;
-    assert!(passed(&limiter, Some("other")).await > 0);
-    let _ = passed(&limiter, None).await;
-    assert!(passed(&limiter, Some("third")).await > 0);
+    // Alone, each has all but what is kept. All without a tenant are one.
+    for tenant in [Some("acme"), Some("gold"), None] {
+        assert_eq!(first(tenant).await, 880, "{tenant:?}");
+    }
+    for heavy in ["gold", "7"] {
+        let both = limiter(&format!("{PLAIN}{FAIR}"));
+        let [mut acme, mut gold] = [0, 0];
+        for _ in 0..1_000 {
+            for (tenant, passed) in [("acme", &mut acme), (heavy, &mut gold)] {
+                let service = Descriptor::from([("service", "all")]);
+                let tenant = Descriptor::from([("tenant", tenant)]);
+                let verdict = both.check("d", &[service, tenant], 1).await;
+                *passed += u32::from(verdict.unwrap().is_allowed());
+            }
+        }
+        assert!(gold > acme * 5 / 4, "{heavy}: {gold} and {acme}");
+    }
+    for heavy in [Some("acme"), None] {
+        let limiter = limiter(&format!("{PLAIN}{FAIR}"));
+        let _ = passed(&limiter, heavy).await;
+        assert_eq!(passed(&limiter, heavy).await, 0);
+        assert!(passed(&limiter, Some("other")).await > 0);
+    }
 }
 
 #[tokio::test]
@@ -143,6 +151,13 @@ fn mistakes_name_the_field_and_the_value() {
         (
             limit("quota: 1000/s,", "quota: 1000/s burst 9,"),
             "cannot share the limit at line 4: fair shares need a burst of 10 units or more, and policy service has 9",
+        ),
+        (
+            limit(
+                "quota: 1000/s, algorithm: token_bucket",
+                "quota: 1000/s burst 2499, algorithm: interval_bucket",
+            ),
+            "cannot share the limit at line 4: fair shares need a burst of 2500 units or more in an interval bucket, and policy service has 2499",
         ),
         (
             limit("quota: 1000/s, ", "lease: true, quota: 1000/s, "),

@@ -219,14 +219,17 @@ impl<P> LimiterBuilder<P> {
     /// [weight](crate::Customer::weighing), of what customers ask for. By default, who asks more
     /// often is admitted more often.
     ///
-    /// A check names its [customer](crate::Costs::with_customer). The more a customer was admitted
-    /// in the last seconds, the lower is the [`Priority`](crate::Priority) of its checks: it leaves
-    /// the upper part of the bucket to those who had less. The limit is used in full, and its bound
-    /// holds. A store of several processes shows each the heaviest customers of the others,
-    /// every second. A check without a customer has the whole burst.
+    /// A check names its [customer](crate::Costs::with_customer). One that is alone has the whole
+    /// rate, and 88 % of the burst: the rest is kept for who comes next. So a customer that asks for
+    /// less than its share is served, whatever others ask for. One that exceeds its share while others
+    /// ask has a lower [`Priority`](crate::Priority): it leaves up to 60 % of the burst to those who had
+    /// less. The limit is used in full, and its bound holds. A store of several processes shows each
+    /// the heaviest customers of the others, every second. A check without a customer has the
+    /// whole burst.
     ///
     /// A policy that belongs to one customer alone is [unranked](crate::Policy::unranked). All
-    /// others are buckets with a burst of 10 or more, and not leased.
+    /// others are buckets with a burst of 10 or more, and not leased. An interval bucket has a burst of
+    /// 2.5 amounts or more: with less, each filling would lose what was left.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {

@@ -1,25 +1,31 @@
 //! Fair shares: who was admitted much lately leaves a part of the burst to others.
-//! What each customer has spent lately is measured in `store/spending.rs`; the denial itself is
+//! What each customer has spent lately is measured in `store/spending/mod.rs`; the denial itself is
 //! that of any priority.
 
 use std::sync::OnceLock;
 
 use super::Limiter;
 use crate::{
-    Cost, Costs, Customer, Decision, Error, Key, Policy, PolicySet, Priority, Store,
+    Algorithm, Cost, Costs, Customer, Decision, Error, Key, Policy, PolicySet, Priority, Store,
     clock::Clock,
     model::{
         Ceiling,
-        charge::{Charge, ChargeRef},
+        charge::{Charge, Spender},
         policy::MAX_POLICIES,
         priority::refuse_leased,
     },
-    store::{FADES_IN, ReplicaGroup, Spending},
+    store::{Check, Filling, ReplicaGroup, Seen, Spending},
 };
 
-/// A customer that alone has spent a limit for some time leaves this part of the burst to others,
-/// in percent.
-const MOST_LEFT: f64 = 60.0;
+/// The part of the burst that is kept for who comes next while a customer is alone, in percent.
+const KEPT_ALONE: u64 = 12;
+
+/// The part of the burst that those leave to others who have spent most.
+const KEPT_MOST: f64 = 0.6;
+
+/// A customer is alone while the others are less than this part of one. What was counted fades in
+/// steps.
+const NOBODY: f64 = 1.0 / 32.0;
 
 /// The smallest burst with room for a few priorities.
 const LEAST_BURST: u64 = 10;
@@ -56,45 +62,93 @@ impl FairShares {
             store.exchange(self.group, &spending);
             spending
         });
-        let mut spenders = [0; MAX_POLICIES];
+        let mut spender = Spender {
+            customer,
+            states: [0; MAX_POLICIES],
+            is_new: false,
+        };
         let costs = charge.borrow().iter(policies.len());
-        let each = policies.iter().zip(costs).zip(&mut spenders);
-        let ceilings = each.map(|((policy, cost), spender)| {
+        let each = policies.iter().zip(costs).zip(&mut spender.states);
+        let ceilings = each.map(|((policy, cost), state)| {
             if !policy.is_ranked() {
                 return Ceiling::share_of(Priority::CRITICAL, policy);
             }
-            *spender = customer.spender(policy, key);
-            let spent = spending.spent(*spender) / f64::from(customer.weight().get());
-            Ceiling::share_of(priority(policy, cost, spent, fastrand::f64()), policy)
+            let filling = Filling::of(policy.quota_ref());
+            *state = filling.state(policy, key);
+            let seen = spending.see(*state, customer, &filling);
+            spender.is_new |= seen.is_new();
+            let weight = f64::from(customer.weight().get());
+            let priority = priority(policy, &filling, cost, &seen, weight, fastrand::f64());
+            Ceiling::share_of(priority, policy)
         });
-        charge.under(ceilings).spent_by(spenders)
+        charge.under(ceilings).spent_by(spender)
     }
 
-    /// Counts what a customer was admitted.
-    fn admitted(&self, charge: ChargeRef<'_>, decision: &Decision) {
-        let (Some(spenders), Some(spending)) = (charge.spenders(), self.spending.get()) else {
+    /// Counts what a customer was admitted, or that it asked.
+    fn decided(&self, check: Check<'_>, decision: &Decision) {
+        let (Some(spender), Some(spending)) = (check.charge().spender(), self.spending.get())
+        else {
             return;
         };
-        for (at, &spender) in spenders.iter().enumerate() {
-            if spender != 0 {
-                spending.add(spender, decision.charge().of(at));
+        let is_allowed = decision.is_allowed();
+        if !is_allowed && !spender.is_new {
+            return;
+        }
+        let decided = decision.policies();
+        let each = check.policies.iter().zip(decided.iter()).enumerate();
+        for (at, (policy, decided)) in each.filter(|(at, _)| spender.states[*at] != 0) {
+            let (quota, state, customer) =
+                (policy.quota_ref(), spender.states[at], spender.customer);
+            let filling = Filling::of(quota);
+            if is_allowed {
+                // In an outage, a unit of the part that this process has is several of the whole.
+                let part =
+                    decided.quota_ref().amount().max(1) as f64 / quota.amount().max(1) as f64;
+                let units = decision.charge().of(at).units() as f64 / part;
+                spending.add(state, customer, &filling, units);
+            } else {
+                spending.ask(state, customer, &filling);
             }
         }
     }
 }
 
-/// Returns the priority of a customer that has spent so much of a policy lately, for its weight.
+/// Returns the priority of a check of a customer.
 ///
-/// The bucket is the controller: its level sinks until those are denied who have spent most. The
-/// logarithm makes a percent of the burst the same step for small shares and large ones. `random`
-/// is below 1: a step is too coarse, and right on average.
-fn priority(policy: &Policy, cost: Cost, spent: f64, random: f64) -> Priority {
-    let quota = policy.quota_ref();
-    let whole = quota.amount() as f64 * FADES_IN.as_secs_f64() / quota.period().as_secs_f64();
-    let left = (MOST_LEFT * spent.ln_1p() / whole.ln_1p() + random).min(99.0);
+/// Who spends no more than its share gives it, but for a bunch, leaves nothing to others. Who is
+/// alone leaves a small part of the burst, and who spends more than its share beside others leaves up
+/// to [`KEPT_MOST`], the more the more it has spent lately. The bucket is the controller: its level sinks
+/// until those are denied who have spent most. The logarithm makes a step the same for small shares and
+/// large ones. `random` is below 1: a step is too coarse, and right on average.
+fn priority(
+    policy: &Policy,
+    filling: &Filling,
+    cost: Cost,
+    seen: &Seen,
+    weight: f64,
+    random: f64,
+) -> Priority {
+    let (burst, units) = (policy.quota_ref().burst().max(1), cost.units());
+    // A step is a unit and a percent at least.
+    let steps = burst.min(100);
+    let alone = (steps * KEPT_ALONE / 100) as f64;
+    let steps = steps as f64;
+    let step = burst as f64 / steps;
+    let others = (seen.customers - 1.0 - NOBODY).clamp(0.0, 1.0);
+    let kept = alone + (steps * KEPT_MOST - alone) * others;
+    let bunch = (kept * seen.share).max(alone.min(units as f64 / step));
+    let beyond = ((seen.ahead + units as f64) / step - bunch).max(0.0);
+    let left = if beyond > alone && kept > alone {
+        let heavy = (seen.spent() / weight).ln_1p() / filling.whole().ln_1p();
+        beyond.min(alone + (kept - alone) * heavy.min(1.0))
+    } else {
+        beyond.min(alone)
+    };
+    let left = (left + random).floor().min(steps - 1.0);
     // A cost that fits the burst is denied at the worst. A check of a lower priority would fail.
-    let fits = cost.units().saturating_sub(1).saturating_mul(100) / quota.burst().max(1) + 1;
-    Priority::percent((100 - left as u8).max(fits.min(100) as u8))
+    let fits = units.saturating_sub(1).saturating_mul(100) / burst + 1;
+    let left = (left * 100.0 / steps).ceil() as u8;
+    Priority::percent((100 - left).max(fits.min(100) as u8).max(1))
 }
 
 /// Refuses policies under which shares cannot be fair.
@@ -103,8 +157,14 @@ pub(super) fn refuse(policies: &PolicySet) -> Result<(), Error> {
     for policy in policies.iter().filter(|policy| policy.is_ranked()) {
         let (name, algorithm) = (policy.name(), policy.algorithm());
         let burst = policy.quota_ref().burst();
+        // Those that leave most keep what is added at once, so that no filling is lost.
+        let least = policy.quota_ref().amount().saturating_mul(5).div_ceil(2);
         let refused = if !algorithm.has_burst() {
             format!("a bucket, and policy {name} is a {algorithm}")
+        } else if algorithm == Algorithm::IntervalBucket && burst < least {
+            format!(
+                "a burst of {least} units or more in an interval bucket, and policy {name} has {burst}"
+            )
         } else if burst < LEAST_BURST {
             format!("a burst of {LEAST_BURST} units or more, and policy {name} has {burst}")
         } else {
@@ -143,13 +203,11 @@ impl Limiter {
 }
 
 impl super::LimiterInner {
-    /// Counts the admission of a check of this charge for the share of its customer.
+    /// Counts a decision for the share of the customer that asked.
     #[inline]
-    pub(super) fn count_share(&self, charge: ChargeRef<'_>, decision: &Decision) {
-        if let Some(shares) = &self.fair_shares
-            && decision.is_allowed()
-        {
-            shares.admitted(charge, decision);
+    pub(super) fn count_share(&self, check: Check<'_>, decision: &Decision) {
+        if let Some(shares) = &self.fair_shares {
+            shares.decided(check, decision);
         }
     }
 }

@@ -361,7 +361,7 @@ impl LimiterInner {
             self.fallback
                 .answered_in_process(policies, key, answer.as_ready());
             if let (Some(_), Some(Ok(decision))) = (charge.each, answer.as_ready()) {
-                self.count_share(charge, decision);
+                self.count_share(check, decision);
             }
             return answer;
         }
@@ -384,7 +384,7 @@ impl LimiterInner {
         if let Some(Ok(decision)) = answer.as_ready() {
             // Returned as it is: see above.
             self.fallback.decided(decision, check);
-            self.count_share(check.charge(), decision);
+            self.count_share(check, decision);
             return answer;
         }
         answer.settled_by(check, Arc::clone(self) as _)
@@ -456,12 +456,12 @@ impl Settles<Decision> for LimiterInner {
         match outcome {
             Ok(decision) => {
                 self.fallback.decided(&decision, check);
-                self.count_share(check.charge(), &decision);
+                self.count_share(check, &decision);
                 Ok(decision)
             }
             Err(error) => {
                 let decision = self.fallback.answer(check, error)?;
-                self.count_share(check.charge(), &decision);
+                self.count_share(check, &decision);
                 Ok(decision)
             }
         }

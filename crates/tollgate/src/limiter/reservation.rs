@@ -306,11 +306,11 @@ impl LimiterInner {
                     check.key,
                     Some(outcome.as_ref()),
                 );
-                outcome.inspect(|decision| self.count_share(check.charge(), decision))
+                outcome.inspect(|decision| self.count_share(check, decision))
             }
             Ok(decision) => {
                 self.fallback.decided(&decision, check);
-                self.count_share(check.charge(), &decision);
+                self.count_share(check, &decision);
                 Ok(decision)
             }
             Err(error) => self.fallback.reserve(check, id, time_to_live, error),

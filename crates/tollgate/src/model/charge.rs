@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use super::cost::Cost;
-use crate::{Policy, Priority, Quota, model::policy::MAX_POLICIES};
+use crate::{Customer, Policy, Priority, Quota, model::policy::MAX_POLICIES};
 
 /// Shares the cost of a request for each policy of a set, and the ceilings under which it is
 /// charged. The places behind the last policy are zero.
@@ -17,9 +17,8 @@ pub(crate) type EachCost = Arc<Each>;
 pub(crate) struct Each {
     costs: [Cost; MAX_POLICIES],
     ceilings: Option<[Ceiling; MAX_POLICIES]>,
-    /// The customer that spends from each policy under
-    /// [fair shares](crate::LimiterBuilder::fair_shares). 0 for nobody.
-    spenders: Option<Box<[u64; MAX_POLICIES]>>,
+    /// Who spends under [fair shares](crate::LimiterBuilder::fair_shares).
+    spender: Option<Box<Spender>>,
     /// Policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.
     cascade: Option<Cascade>,
@@ -28,6 +27,16 @@ pub(crate) struct Each {
     beside: u8,
     /// The number of a commit, by which a store knows it again. 0 for everything else.
     number: u64,
+}
+
+/// Says who spends, and of what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spender {
+    pub(crate) customer: Customer,
+    /// The number of the state that each policy shares. 0 where it shares none.
+    pub(crate) states: [u64; MAX_POLICIES],
+    /// Whether the customer is hardly counted for one of them yet.
+    pub(crate) is_new: bool,
 }
 
 /// Says how a cost is divided over policies that are spent one after the other.
@@ -73,7 +82,7 @@ impl Each {
         Self {
             costs,
             ceilings: None,
-            spenders: None,
+            spender: None,
             cascade: None,
             beside: 0,
             number: 0,
@@ -161,7 +170,7 @@ impl Charge {
             each: Some(Arc::new(Each {
                 costs: of_each.map_or([self.cost; MAX_POLICIES], |each| each.costs),
                 ceilings: Some(each),
-                spenders: of_each.and_then(|each| each.spenders.clone()),
+                spender: of_each.and_then(|each| each.spender.clone()),
                 cascade: of_each.and_then(|each| each.cascade),
                 beside: of_each.map_or(0, |each| each.beside),
                 number: 0,
@@ -169,10 +178,10 @@ impl Charge {
         }
     }
 
-    /// Returns the same charge, which is under ceilings, with who spends from each policy.
-    pub(crate) fn spent_by(mut self, spenders: [u64; MAX_POLICIES]) -> Self {
+    /// Returns the same charge, which is under ceilings, with who spends.
+    pub(crate) fn spent_by(mut self, spender: Spender) -> Self {
         if let Some(each) = &mut self.each {
-            Arc::make_mut(each).spenders = Some(Box::new(spenders));
+            Arc::make_mut(each).spender = Some(Box::new(spender));
         }
         self
     }
@@ -239,10 +248,9 @@ impl<'a> ChargeRef<'a> {
         self.each.is_some_and(|each| each.ceilings.is_some())
     }
 
-    /// Returns who spends from each policy under fair shares, and 0 for nobody. `None` for most
-    /// checks.
-    pub(crate) fn spenders(self) -> Option<&'a [u64; MAX_POLICIES]> {
-        self.each?.spenders.as_deref()
+    /// Returns who spends under fair shares. `None` for most checks.
+    pub(crate) fn spender(self) -> Option<&'a Spender> {
+        self.each?.spender.as_deref()
     }
 
     /// Returns this charge as that of the commit with this number.

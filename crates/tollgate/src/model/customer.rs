@@ -1,5 +1,5 @@
 //! Who asks, for limits that are shared fairly: a name that becomes a number, and a weight.
-//! What the customer has spent is measured in `store/spending.rs`, the share is computed in
+//! What the customer has spent is measured in `store/spending/mod.rs`, the share is computed in
 //! `limiter/fair_shares.rs`.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
     num::NonZeroU32,
 };
 
-use crate::{Key, Policy};
+use crate::Key;
 
 /// Says who asks, for a limiter with [fair shares](crate::LimiterBuilder::fair_shares).
 ///
@@ -61,14 +61,9 @@ impl Customer {
         self.weight
     }
 
-    /// Returns the number under which every replica counts what this customer spends of the state
-    /// that a policy has for a key. Never 0.
-    pub(crate) fn spender(self, policy: &Policy, key: &Key) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(policy.name().as_bytes());
-        hasher.write(policy.metered(key).as_bytes());
-        hasher.write_u64(self.digest);
-        hasher.finish().max(1)
+    /// Returns a number that is the same in every replica. 0 for those who have no name.
+    pub(crate) fn digest(self) -> u64 {
+        self.digest
     }
 }
 

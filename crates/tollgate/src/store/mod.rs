@@ -41,7 +41,7 @@ pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};
 pub use scheme::{Scheme, register};
 pub use spending::Spending;
-pub(crate) use spending::{FADES_IN, TOLD_EVERY, WeakSpending};
+pub(crate) use spending::{Filling, Seen, TOLD_EVERY, WeakSpending};
 
 /// Keeps the state of policies, and decides checks on it.
 ///

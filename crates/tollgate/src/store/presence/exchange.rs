@@ -1,5 +1,5 @@
 //! Processes report to each other what the customers of their limiters spend.
-//! What is measured is in `store/spending.rs`, and the call is made by each store.
+//! What is measured is in `store/spending/mod.rs`, and the call is made by each store.
 
 use super::{counter::Complaints, held};
 use crate::{
