@@ -95,6 +95,7 @@
 //! | `begins` + | limit | beside `time_zone`: the local time at which a period begins, as in `2026-01-17T09:30`; with `window: 30d` in place of `unit` every 30 days |
 //! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see [below](#leases) |
 //! | `unranked` + | limit | `true`: the limit is whole for every class of `priorities` and for every customer, see [`Policy::unranked`](tollgate::Policy::unranked) |
+//! | `hidden` + | limit | `true`: the limit is enforced, and no header field and no problem document shows it, see [`Policy::hidden`](tollgate::Policy::hidden) |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
 //! A descriptor of a request finds its limit entry by entry: the first entry among the

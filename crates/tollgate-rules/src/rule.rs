@@ -40,6 +40,8 @@ pub enum Limit {
     Blocked {
         /// The period of that quota.
         period: Duration,
+        /// Whether it is [hidden](Policy::hidden).
+        is_hidden: bool,
     },
     /// Requests are counted against these policies. All of them have to allow a request.
     Policies(PolicySet),
@@ -49,7 +51,8 @@ impl fmt::Display for Limit {
     /// Writes the quotas as in `100/min and 5/s`, those of token buckets with their burst, a window of the calendar as in
     /// `10000/month in Europe/Berlin`, one that begins at a time of its own as in
     /// `10000/month in Europe/Lisbon from 2026-01-17T09:30`, and a leased quota as in
-    /// `1000/s leased`. Ends in `unranked` for a quota that no priority ranks.
+    /// `1000/s leased`. Ends in `unranked` for a quota that no priority ranks,
+    /// and in `hidden` for one that clients do not see.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -93,7 +96,8 @@ fn quota_text(policy: &Policy) -> String {
         ""
     };
     let unranked = if policy.is_ranked() { "" } else { " unranked" };
-    format!("{quota}{leased}{unranked}")
+    let hidden = if policy.is_hidden() { " hidden" } else { "" };
+    format!("{quota}{leased}{unranked}{hidden}")
 }
 
 impl Limit {
@@ -104,16 +108,20 @@ impl Limit {
         match quota.and_then(|quota| Policy::try_new(name, Algorithm::FixedWindow, quota)) {
             Ok(policy) => Self::of(policy.into()),
             // No quota of 32 bits is refused.
-            Err(_) => Self::Blocked { period },
+            Err(_) => Self::Blocked {
+                period,
+                is_hidden: false,
+            },
         }
     }
 
     /// Returns the limit of policies that are checked together.
     pub(crate) fn of(policies: PolicySet) -> Self {
-        let blocked = policies.iter().map(Policy::quota).find(Quota::is_blocked);
+        let blocked = policies.iter().find(|one| one.quota().is_blocked());
         match blocked {
-            Some(quota) => Self::Blocked {
-                period: quota.period(),
+            Some(policy) => Self::Blocked {
+                period: policy.quota().period(),
+                is_hidden: policy.is_hidden(),
             },
             None => Self::Policies(policies),
         }
@@ -182,11 +190,23 @@ impl Rule {
     pub fn amount(&self) -> Option<(u64, Duration)> {
         match &self.limit {
             Limit::Unlimited => None,
-            Limit::Blocked { period } => Some((0, *period)),
+            Limit::Blocked { period, .. } => Some((0, *period)),
             Limit::Policies(policies) => policies
                 .iter()
                 .next()
                 .map(|policy| (policy.quota().amount(), policy.quota().period())),
+        }
+    }
+
+    /// Returns the [amount](Self::amount) of the first policy that clients may see.
+    pub(crate) fn shown_amount(&self) -> Option<(u64, Duration)> {
+        match &self.limit {
+            Limit::Policies(policies) => policies
+                .iter()
+                .find(|policy| !policy.is_hidden())
+                .map(|policy| (policy.quota().amount(), policy.quota().period())),
+            Limit::Blocked { is_hidden, .. } if *is_hidden => None,
+            _ => self.amount(),
         }
     }
 

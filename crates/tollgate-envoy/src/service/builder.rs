@@ -55,7 +55,7 @@ impl RateLimitServiceBuilder {
     /// `Retry-After`. The default is `false`.
     ///
     /// `RateLimit-Policy` and `RateLimit` have the form that `tollgate-tower` writes by default.
-    /// Limits in shadow mode are not shown. Leave the fields off where
+    /// Limits in shadow mode and hidden ones are not shown. Leave the fields off where
     /// [`GlobalModes::shadow`](tollgate_rules::GlobalModes::shadow) lets every request pass: they
     /// would show limits that deny nothing.
     pub fn standard_headers(mut self, is_on: bool) -> Self {
@@ -66,8 +66,9 @@ impl RateLimitServiceBuilder {
     /// Adds a header field to requests that pass near a limit, so that the service behind Envoy
     /// sees it before its clients are denied. By default, none is added.
     ///
-    /// The value is the number of units that are left. Limits in shadow mode are not seen. Envoy
-    /// adds the field beside one of the client: remove that before the rate limit filter.
+    /// The value is the number of units that are left. Limits in shadow mode and hidden
+    /// ones are not seen. Envoy adds the field beside one of the client: remove that before the rate
+    /// limit filter.
     ///
     /// ```
     /// use tollgate::MemoryStore;

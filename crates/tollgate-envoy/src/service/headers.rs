@@ -122,7 +122,7 @@ fn add_limit(
 /// Adds the policies of the descriptors that pass. To a denial, it adds only those of the
 /// descriptors that deny.
 ///
-/// Limits in shadow mode are omitted, and so are quotas over their limit that do not deny. A policy
+/// Limits in shadow mode and hidden ones are omitted, and so are quotas over their limit that do not deny. A policy
 /// that limits several descriptors stands once, with its strictest state.
 fn add_standard(fields: &mut Vec<HeaderValue>, plan: &Plan<'_>, decision: &RuleDecision) {
     let statuses = decision.verdict().statuses();
@@ -133,7 +133,8 @@ fn add_standard(fields: &mut Vec<HeaderValue>, plan: &Plan<'_>, decision: &RuleD
         if is_shadow || passes != decision.is_allowed() {
             continue;
         }
-        for state in decided.iter().flat_map(Decision::states) {
+        let states = decided.iter().flat_map(Decision::states);
+        for state in states.filter(|state| !state.policy().is_hidden()) {
             let name = state.policy().name();
             let same = shown.iter_mut().find(|held| held.policy().name() == name);
             match same {

@@ -59,7 +59,8 @@ impl NearLimit {
     /// Adds the field to a request that passes. Its value is the number of units that are left of
     /// the nearest limit, by its share.
     ///
-    /// Limits in shadow mode deny nothing, so no request is near them.
+    /// Limits in shadow mode deny nothing, so no request is near them. Hidden ones have no sign: the
+    /// service may pass it on to its client.
     pub(super) fn add(
         &self,
         fields: &mut Vec<HeaderValue>,
@@ -72,7 +73,8 @@ impl NearLimit {
         let enforced = plan.iter().zip(decision.decisions());
         let enforced = enforced.filter(|(one, _)| !one.charged().is_some_and(Match::is_shadow));
         let states = enforced.flat_map(|(_, decided)| decided.iter().flat_map(Decision::states));
-        let near = states.filter(|state| spent_share(state) > self.share);
+        let shown = states.filter(|state| !state.policy().is_hidden());
+        let near = shown.filter(|state| spent_share(state) > self.share);
         let nearest = near.max_by(|one, other| spent_share(one).total_cmp(&spent_share(other)));
         fields.extend(nearest.map(|state| field(&self.name, state.remaining())));
     }

@@ -341,6 +341,135 @@ descriptors:
 }
 
 #[tokio::test]
+async fn a_hidden_limit_denies_and_stands_in_no_field() {
+    const RULES: &str = "
+domain: shop
+descriptors:
+  - {key: flood, rate_limit: {name: flood, quota: 2/d, hidden: true}}
+  - {key: pair, rate_limit: {limits: [{name: flood, quota: 3/d, hidden: true}, {name: slow, quota: 100/d}]}}
+  - {key: small, rate_limit: {limits: [{name: wide, quota: 7/d, hidden: true}, {name: small, quota: 5/d}]}}
+  - {key: route, rate_limit: {name: routes, quota: 10/d}}
+  - {key: never, rate_limit: {quota: 0/d, hidden: true}}
+";
+    let service = RateLimitService::builder(limiter(RULES, Compat::Native))
+        .limit_headers(LimitHeaderNames::new("x-limit", "x-left", "x-reset").unwrap())
+        .standard_headers(true)
+        .near_limit(NearLimit::new("x-near").unwrap().share(0.0))
+        .build();
+    let passed = |limit: &str, left: &str, name: &str| {
+        vec![
+            format!("x-limit: {limit}"),
+            format!("x-left: {left}"),
+            format!("RateLimit-Policy: \"{name}\";q={limit};w=86400"),
+            format!("RateLimit: \"{name}\";r={left}"),
+            format!("x-near: {left}"),
+        ]
+    };
+    let texts =
+        |texts: &[&str]| -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
+    let (none, retry) = (Vec::new(), texts(&["Retry-After"]));
+    let slow = texts(&[
+        "RateLimit-Policy: \"slow\";q=100;w=86400",
+        "RateLimit: \"slow\";r=97",
+        "Retry-After",
+    ]);
+    let small = texts(&[
+        "x-limit: 5",
+        "x-left: 0",
+        "RateLimit-Policy: \"small\";q=5;w=86400",
+        "RateLimit: \"small\";r=0",
+        "Retry-After",
+    ]);
+    let (yes, no) = (Code::Ok, Code::OverLimit);
+    for (keys, hits, code, statuses, expected) in [
+        (&["flood"][..], 1, yes, &[(None, 0)][..], none.clone()),
+        (
+            &["flood", "route"],
+            1,
+            yes,
+            &[(None, 0), (Some(10), 9)],
+            passed("10", "9", "routes"),
+        ),
+        (
+            &["flood", "route"],
+            1,
+            no,
+            &[(None, 0), (Some(10), 9)],
+            retry.clone(),
+        ),
+        (
+            &["pair"],
+            2,
+            yes,
+            &[(Some(100), 98)],
+            passed("100", "98", "slow"),
+        ),
+        (
+            &["pair"],
+            1,
+            yes,
+            &[(Some(100), 97)],
+            passed("100", "97", "slow"),
+        ),
+        (&["pair"], 1, no, &[(None, 0)], slow.clone()),
+        (&["pair"], 0, no, &[(None, 0)], slow),
+        (&["pair"], 50, no, &[(None, 0)], none.clone()),
+        (&["never"], 1, no, &[(None, 0)], none),
+        (
+            &["small"],
+            5,
+            yes,
+            &[(Some(5), 0)],
+            passed("5", "0", "small"),
+        ),
+        (&["small"], 0, no, &[(Some(5), 0)], small.clone()),
+        (
+            &["small", "flood"],
+            1,
+            no,
+            &[(Some(5), 0), (None, 0)],
+            small.clone(),
+        ),
+        (
+            &["flood", "small"],
+            1,
+            no,
+            &[(None, 0), (Some(5), 0)],
+            small,
+        ),
+    ] {
+        let mut asked = request(keys.iter().map(|key| descriptor(key, "a")));
+        for one in &mut asked.descriptors {
+            one.hits_addend = Some(hits);
+        }
+        let response = service.decide(&asked).await.unwrap();
+        assert_eq!(response.overall_code(), code, "{keys:?} {hits}");
+        let shown = response.statuses.iter().map(|status| {
+            let limit = status.current_limit.as_ref();
+            (
+                limit.map(|limit| limit.requests_per_unit),
+                status.limit_remaining,
+            )
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), statuses, "{keys:?} {hits}");
+        assert!(
+            response
+                .statuses
+                .iter()
+                .all(|status| status.duration_until_reset.is_some())
+        );
+        let added = response.response_headers_to_add.iter();
+        let added = added.chain(&response.request_headers_to_add);
+        let added = added.filter(|field| field.key != "x-reset");
+        let added = added.map(|field| match field.key.as_str() {
+            "Retry-After" => field.key.clone(),
+            name => format!("{name}: {}", field.value.split(";t=").next().unwrap()),
+        });
+        assert_eq!(added.collect::<Vec<_>>(), expected, "{keys:?} {hits}");
+    }
+}
+
+#[tokio::test]
 async fn standard_header_fields_name_a_policy_once_with_its_strictest_state() {
     let text = "
 domain: shop

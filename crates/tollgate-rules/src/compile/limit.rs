@@ -51,6 +51,7 @@ struct LimitFields<'n> {
     begins: Option<(Box<str>, Position)>,
     lease: Option<LeaseField>,
     is_unranked: bool,
+    is_hidden: bool,
     limits: Option<&'n Node>,
     /// A field has a mistake that was reported already.
     is_broken: bool,
@@ -77,7 +78,7 @@ impl FromStr for QuotaText {
 }
 
 const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const ADDITIONS: [&str; 9] = [
+const ADDITIONS: [&str; 10] = [
     "quota",
     "window",
     "algorithm",
@@ -86,6 +87,7 @@ const ADDITIONS: [&str; 9] = [
     "begins",
     "lease",
     "unranked",
+    "hidden",
     "limits",
 ];
 
@@ -117,6 +119,7 @@ impl Compiler {
                 "begins",
                 "lease",
                 "unranked",
+                "hidden",
             ];
             self.refuse_beside(fields, trail, "limits", &alone);
             self.limits(list, &trail.field("limits"), base)
@@ -183,13 +186,16 @@ impl Compiler {
                 "unranked" if self.is_addition(field, &trail) => {
                     read.is_unranked = self.boolean(node, &trail);
                 }
+                "hidden" if self.is_addition(field, &trail) => {
+                    read.is_hidden = self.boolean(node, &trail);
+                }
                 name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
                 _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
                 _ => self.unknown(
                     field,
                     &trail,
                     &["unit", "requests_per_unit", "name"],
-                    &ADDITIONS[..8],
+                    &ADDITIONS[..9],
                 ),
             }
         }
@@ -395,19 +401,21 @@ impl Compiler {
         self.finished(policy, read, trail)
     }
 
-    /// Adds to a policy what follows from no quota: its lease and its rank.
+    /// Adds to a policy what follows from no quota: its lease, its rank and who sees it.
     fn finished(
         &mut self,
         policy: Policy,
         read: &LimitFields<'_>,
         trail: &Trail<'_>,
     ) -> Option<Policy> {
-        let policy = self.leased(policy, read.lease.as_ref(), trail)?;
-        Some(if read.is_unranked {
-            policy.unranked()
-        } else {
-            policy
-        })
+        let mut policy = self.leased(policy, read.lease.as_ref(), trail)?;
+        if read.is_unranked {
+            policy = policy.unranked();
+        }
+        if read.is_hidden {
+            policy = policy.hidden();
+        }
+        Some(policy)
     }
 
     /// Makes a policy. Without an algorithm it counts in fixed windows, and where a burst is stated

@@ -214,7 +214,7 @@ async fn spend(charge: &Charge, left: u64) {
 /// Returns the outcome of a rule that denies every request.
 pub(super) fn blocked(found: &Match<'_>, hits: u64) -> Option<DescriptorOutcome> {
     match found.rule().limit() {
-        Limit::Blocked { period } => Some(DescriptorOutcome::blocked(*period, hits, now())),
+        Limit::Blocked { period, .. } => Some(DescriptorOutcome::blocked(*period, hits, now())),
         _ => None,
     }
 }

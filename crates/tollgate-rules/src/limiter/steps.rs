@@ -340,7 +340,9 @@ impl Pending<'_, '_> {
                     .amount()
                     .map(|(_, period)| period)
                     .unwrap_or_default();
-                (DescriptorOutcome::blocked(period, hits, now()), Err(error))
+                let outcome = DescriptorOutcome::blocked(period, hits, now());
+                let is_hidden = self.policies.iter().any(Policy::is_hidden);
+                (outcome.with_hidden(is_hidden), Err(error))
             }
             Err(error) => return Err(error),
         };

@@ -239,7 +239,10 @@ impl RuleSet {
 fn described(rule: &Rule) -> String {
     let limit = match &rule.limit {
         Limit::Unlimited => "unlimited".to_owned(),
-        Limit::Blocked { .. } => "limit 0: every request is denied".to_owned(),
+        Limit::Blocked { is_hidden, .. } => {
+            let hidden = if *is_hidden { " hidden" } else { "" };
+            format!("limit 0{hidden}: every request is denied")
+        }
         limit @ Limit::Policies(_) => format!("limit {limit}"),
     };
     let mode = match rule.enforced_percent() {

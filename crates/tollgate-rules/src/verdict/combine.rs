@@ -118,7 +118,11 @@ impl Plan<'_> {
                 Code::OverLimit if is_quota => failed_quotas += 1,
                 Code::OverLimit => {
                     is_over = true;
-                    nearest = Some((at, 0));
+                    // A denial that shows no limit hides none that denies, too.
+                    let denies = |at: usize| statuses[at].code == Code::OverLimit;
+                    if status.limit.is_some() || !nearest.is_some_and(|(at, _)| denies(at)) {
+                        nearest = Some((at, 0));
+                    }
                 }
                 Code::Ok => {
                     if let Some(metadata) = planned.charged().and_then(|found| found.metadata()) {
@@ -168,18 +172,19 @@ impl Planned<'_> {
         };
         let rule = found.rule();
         let is_shadowed = outcome.is_over && (found.is_shadow() || !plan.is_enforced(&found.key()));
+        let amount = rule.shown_amount().filter(|_| !outcome.is_hidden);
         Status {
             code: if outcome.is_over && !is_shadowed {
                 Code::OverLimit
             } else {
                 Code::Ok
             },
-            limit: rule.amount().map(|(requests, period)| CurrentLimit {
+            limit: amount.map(|(requests, period)| CurrentLimit {
                 requests,
                 period,
                 name: rule.name.clone(),
             }),
-            remaining: if outcome.is_over {
+            remaining: if outcome.is_over || amount.is_none() {
                 0
             } else {
                 outcome.remaining
@@ -213,7 +218,8 @@ impl Verdict {
         self.is_shadowed
     }
 
-    /// Returns the status that header fields show. `None` when no descriptor has a limit.
+    /// Returns the status that header fields show. `None` when no descriptor has a limit. A request
+    /// that only [hidden](tollgate::Policy::hidden) limits deny has a status without a limit.
     ///
     /// When the request is denied, the last descriptor that denied it has the status. When the
     /// request passes, the descriptor with the fewest units left has it.
@@ -237,14 +243,15 @@ impl Status {
         self.code
     }
 
-    /// Returns the limit. `None` when nothing was charged.
+    /// Returns the limit. `None` when nothing was charged, and when the limit, or what denies the
+    /// request, is [hidden](tollgate::Policy::hidden).
     #[must_use]
     pub fn limit(&self) -> Option<&CurrentLimit> {
         self.limit.as_ref()
     }
 
     /// Returns the units that are left: 2³² − 1 for an unlimited descriptor, and 0 for one without
-    /// a limit.
+    /// a limit, or whose limit is hidden.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining

@@ -15,6 +15,8 @@ pub struct DescriptorOutcome {
     pub(super) remaining: u64,
     pub(super) reset_after: Duration,
     pub(super) usage: Usage,
+    /// Only policies that clients do not see deny.
+    pub(super) is_hidden: bool,
 }
 
 impl DescriptorOutcome {
@@ -43,6 +45,7 @@ impl DescriptorOutcome {
             remaining: limit.saturating_sub(after),
             reset_after: reset_after(period, now),
             usage: Usage::new(limit, after, hits, compat),
+            is_hidden: false,
         }
     }
 
@@ -56,13 +59,16 @@ impl DescriptorOutcome {
             remaining: 0,
             reset_after: reset_after(period, now),
             usage,
+            is_hidden: false,
         }
     }
 
     /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
     ///
     /// When the decision has several policies, the outcome describes the one that limits the
-    /// request most. In native mode, a decision of cost 0 is over the limit when a policy has no
+    /// request most. Its units that are left are those of a policy that is not
+    /// [hidden](tollgate::Policy::hidden), and so is its reset of a request that passes, where there
+    /// is one. In native mode, a decision of cost 0 is over the limit when a policy has no
     /// unit left. It then waits for one unit. In the mode `envoy`, such a decision passes, because
     /// it does not show whether the limit was exceeded. A decision that was made without the store
     /// has no policy, and passes unless it is denied.
@@ -88,6 +94,7 @@ impl DescriptorOutcome {
                 remaining: u64::from(u32::MAX),
                 reset_after: Duration::ZERO,
                 usage,
+                is_hidden: false,
             };
         };
         let limit = state.policy().quota().burst();
@@ -110,13 +117,17 @@ impl DescriptorOutcome {
         if decision.is_remembered() {
             usage.over_from_cache = usage.over;
         }
+        let shown = decision.strictest_shown();
+        let denies = |state: &PolicyState<'_>| state.is_exceeded() || is_spent(state);
+        let seen = shown.unwrap_or(state);
         Self {
             is_over,
-            remaining: if is_over { 0 } else { state.remaining() },
+            remaining: if is_over { 0 } else { seen.remaining() },
             reset_after: wait
                 .or(state.retry_after())
-                .unwrap_or_else(|| state.reset_after()),
+                .unwrap_or_else(|| seen.reset_after()),
             usage,
+            is_hidden: is_over && !shown.is_some_and(|state| denies(&state)),
         }
     }
 
@@ -132,6 +143,11 @@ impl DescriptorOutcome {
     /// Returns the outcome with another number of units that are left.
     pub(crate) fn with_remaining(self, remaining: u64) -> Self {
         Self { remaining, ..self }
+    }
+
+    /// Returns the outcome of units that never fit into policies that clients do not see.
+    pub(crate) fn with_hidden(self, is_hidden: bool) -> Self {
+        Self { is_hidden, ..self }
     }
 
     /// Returns the outcome with another answer to whether the limit was exceeded.
@@ -168,6 +184,7 @@ impl DescriptorOutcome {
             remaining: 0,
             reset_after: reset_after(period, now),
             usage,
+            is_hidden: false,
         }
     }
 

@@ -37,7 +37,7 @@ fn an_unknown_field_is_reported_with_the_fields_that_exist() {
     assert_eq!(
         limit_error("{unit: day, requests_per_unit: 1, colour: red}"),
         "line 4, column 49: descriptors[0].rate_limit.colour: unknown field, expected unit, requests_per_unit, unlimited, \
-         name, replaces, quota, window, algorithm, burst, time_zone, begins, lease, unranked or limits"
+         name, replaces, quota, window, algorithm, burst, time_zone, begins, lease, unranked, hidden or limits"
     );
 }
 

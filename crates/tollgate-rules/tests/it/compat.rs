@@ -11,6 +11,7 @@ fn additions_are_refused_in_envoy_mode_with_the_field_and_the_way_out() {
         "window: 10m",
         "algorithm: token_bucket",
         "burst: 5",
+        "hidden: true",
         "limits: []",
     ] {
         let name = field.split(':').next().unwrap();

@@ -338,6 +338,34 @@ async fn clients_are_not_told_of_rules_in_shadow_mode() {
 }
 
 #[tokio::test]
+async fn a_hidden_limit_denies_and_no_client_sees_it() {
+    const HIDDEN: &str = "
+domain: d
+rate_limits:
+- actions: [{request_headers: {header_name: x-tenant, descriptor_key: tenant}}]
+- actions: [{request_headers: {header_name: x-route, descriptor_key: route}}]
+descriptors:
+- {key: tenant, rate_limit: {limits: [{name: flood, quota: 17/min, hidden: true}, {name: tenants, quota: 900/h}]}}
+- {key: route, rate_limit: {name: flood, quota: 17/min, hidden: true}}
+";
+    for (name, tenants) in [("x-tenant", Some("\"tenants\"")), ("x-route", None)] {
+        let layer = RateLimitLayer::new(on(still(), HIDDEN), Global);
+        for count in 1..=18 {
+            let response = send(&layer, request(&[(name, "a")])).await;
+            let is_denied = response.status() == StatusCode::TOO_MANY_REQUESTS;
+            assert_eq!(is_denied, count == 18, "{count}");
+            assert_eq!(header(&response, "retry-after").is_some(), is_denied);
+            for field in ["ratelimit", "ratelimit-policy"] {
+                let shown = header(&response, field).map(|value| value.split(';').next().unwrap());
+                assert_eq!(shown, tenants, "{field}");
+            }
+            let whole = format!("{:?} {}", response.headers(), response.body());
+            assert!(!whole.contains("flood") && !whole.contains("17"), "{whole}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_quota_rule_denies_only_together_with_the_others() {
     let quotas = RULES.replace("key: tenant, ", "key: tenant, quota_mode: true, ");
     let quotas = quotas.replace(

@@ -148,6 +148,52 @@ fn several_limits_make_one_set_with_a_name_for_each_period() {
 }
 
 #[test]
+fn a_hidden_limit_is_one_of_several_or_all() {
+    let shown = policies("{limits: [{quota: 5/s}, {quota: 9/h}]}");
+    let each = |hides: [bool; 2]| {
+        let fields = hides.map(|hides| format!("hidden: {hides}"));
+        policies(&format!(
+            "{{limits: [{{quota: 5/s, {}}}, {{quota: 9/h, {}}}]}}",
+            fields[0], fields[1]
+        ))
+    };
+    let [fast, slow] = [shown[0].clone(), shown[1].clone()];
+    assert_eq!(each([false, false]), shown);
+    assert_eq!(
+        each([true, false]),
+        [fast.clone().hidden(), slow.clone()],
+        "beside another one"
+    );
+    assert_eq!(each([true, true]), [fast.hidden(), slow.hidden()]);
+    assert_eq!(
+        error("{limits: [{quota: 5/s}], hidden: true}"),
+        "line 4, column 40: descriptors[0].rate_limit.hidden: must not stand beside limits"
+    );
+    assert!(error("{quota: 5/s, hidden: 1}").contains("hidden: expected true or false"));
+    for (limit, expected) in [
+        (
+            "{quota: 5/s, hidden: true}",
+            "limit 5/s hidden of d.a (line 3)",
+        ),
+        ("{quota: 5/s}", "limit 5/s of d.a (line 3)"),
+        (
+            "{limits: [{quota: 5/s, unranked: true, hidden: true}, {quota: 9/min}]}",
+            "limit 5/s unranked hidden and 9/min of d.a (line 3)",
+        ),
+        (
+            "{quota: 0/s, hidden: true}",
+            "limit 0 hidden: every request is denied of d.a (line 3)",
+        ),
+    ] {
+        let rules = rules(&format!(
+            "domain: d\ndescriptors:\n- {{key: a, rate_limit: {limit}}}\n"
+        ));
+        let explanation = rules.explain("d", &Descriptor::from([("a", "x")]));
+        assert_eq!(explanation.outcome(), expected);
+    }
+}
+
+#[test]
 fn an_amount_of_zero_blocks_in_every_form() {
     for limit in [
         "{unit: day, requests_per_unit: 0}",
@@ -162,8 +208,7 @@ fn an_amount_of_zero_blocks_in_every_form() {
         ));
         let descriptor = Descriptor::from([("a", "x")]);
         let found = rules.find("d", &descriptor).unwrap();
-        let is_blocked =
-            matches!(found.rule().limit(), Limit::Blocked { period } if period.as_secs() == 86_400);
+        let is_blocked = matches!(found.rule().limit(), Limit::Blocked { period, .. } if period.as_secs() == 86_400);
         assert!(is_blocked, "{limit}: {found:?}");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct AnswerArguments {
     #[arg(long, env, default_value = "RateLimit-Reset", value_name = "NAME")]
     pub(crate) limit_reset_header: String,
 
-    /// Adds the fields RateLimit-Policy, RateLimit and Retry-After. Limits in shadow mode have none
+    /// Adds the fields RateLimit-Policy, RateLimit and Retry-After. Limits in shadow mode and hidden ones have none
     #[arg(long, env = "TOLLGATE_STANDARD_HEADERS", value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) standard_headers: bool,
 
