@@ -185,7 +185,7 @@ pub mod tenants {
     pub use crate::limiter::tenants::{SourceOutage, TenantLimiters, TenantLimitersBuilder};
 }
 
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, ForeignText};
 #[doc(inline)]
 pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
 pub use model::{

@@ -5,6 +5,7 @@ use std::{error::Error, fmt, time::Duration};
 
 use tokio::{sync::mpsc, time::sleep};
 use tokio_stream::wrappers::ReceiverStream;
+use tollgate::ForeignText;
 use tollgate_rules::{RuleSetBuilder, Rules};
 use tonic::{
     Request,
@@ -117,7 +118,7 @@ impl Ads {
             tracing::warn!(
                 server = self.server,
                 wait_ms = wait.as_millis(),
-                reason,
+                reason = %ForeignText(&reason),
                 "the control plane is away, the rules stay"
             );
             sleep(wait).await;

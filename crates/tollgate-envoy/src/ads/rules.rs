@@ -5,6 +5,7 @@
 use prost::Message;
 use prost_types::{Any, ListValue, Struct, Value, value::Kind};
 use serde_json::{Map, Number, Value as Json};
+use tollgate::ForeignText;
 use tollgate_rules::{Format, RuleSet, RuleSetBuilder, Rules};
 
 use crate::proto::config::{RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitUnit};
@@ -47,11 +48,10 @@ fn config(resource: &Any) -> Result<RateLimitConfig, String> {
 /// Returns the name of a resource in messages.
 fn name(config: &RateLimitConfig) -> String {
     let names = [&config.name, &config.domain];
-    names
-        .into_iter()
-        .find(|name| !name.is_empty())
-        .cloned()
-        .unwrap_or_else(|| "resource".to_owned())
+    names.into_iter().find(|name| !name.is_empty()).map_or_else(
+        || "resource".to_owned(),
+        |name| ForeignText(name).to_string(),
+    )
 }
 
 /// Returns the file with the same rules.

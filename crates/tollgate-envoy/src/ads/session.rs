@@ -3,6 +3,7 @@
 //! Nothing here connects or waits: that is in `client.rs`.
 
 use prost_types::{Struct, Value, value::Kind};
+use tollgate::ForeignText;
 use tollgate_rules::{RuleSetBuilder, Rules};
 
 use super::{
@@ -69,7 +70,7 @@ impl Session {
     pub(super) fn answer(&mut self, response: DiscoveryResponse) -> Option<DiscoveryRequest> {
         if response.type_url != TYPE_URL {
             tracing::warn!(
-                type_url = response.type_url,
+                type_url = %ForeignText(&response.type_url),
                 "the control plane sent resources that were not asked for"
             );
             return None;
@@ -81,7 +82,7 @@ impl Session {
                 self.version = response.version_info;
                 self.has_rules = true;
                 tracing::info!(
-                    version = self.version,
+                    version = %ForeignText(&self.version),
                     rules,
                     "rate limit rules were loaded from the control plane"
                 );

@@ -21,6 +21,7 @@ use tollgate_envoy::{
     },
 };
 use tollgate_rules::{Descriptor, RuleSet, Rules};
+use tollgate_tests::Log;
 use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
 
 const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
@@ -161,6 +162,30 @@ fn limit(rules: &Rules, domain: &str) -> Option<u64> {
         .rule()
         .amount()
         .map(|(requests, _)| requests)
+}
+
+#[tokio::test]
+async fn a_version_that_forges_a_line_is_escaped_and_cut_in_the_log_and_confirmed_whole() {
+    let (log, _guard) = Log::of_this_thread();
+    let mut plane = Plane::start().await;
+    let rules = start(&plane);
+    let mut client = plane.client().await;
+    client.request().await;
+    let version = format!("1\u{1b}[2J\nforged {}", "x".repeat(1_000_000));
+    client.send_typed(&version, &version, Vec::new());
+    client.send(
+        &version,
+        vec![resource(&config("shop", 5, RateLimitUnit::Day))],
+    );
+    assert_eq!(client.request().await.version_info, version);
+    assert_eq!(limit(&rules, "shop"), Some(5));
+    let text = log.text();
+    for words in ["loaded from the control plane", "not asked for"] {
+        let lines = text.lines().filter(|line| line.contains(words));
+        assert_eq!(lines.count(), 1, "{words}");
+    }
+    assert_eq!(text.matches("1\\u{1b}[2J\\nforged x").count(), 2);
+    assert!(!text.contains('\u{1b}') && text.len() < 10_000);
 }
 
 #[tokio::test]

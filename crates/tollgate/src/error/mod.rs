@@ -1,10 +1,12 @@
 //! The one error type of the crate: what went wrong, in words that hold no key and no secret.
 //! Its kinds are in `kind.rs`. A denial is no error: see `model/decision/`.
 
+mod foreign;
 mod kind;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+pub use foreign::ForeignText;
 pub use kind::ErrorKind;
 
 /// Reports why no decision was reached.

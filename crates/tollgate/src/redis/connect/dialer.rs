@@ -21,7 +21,7 @@ use super::{
     tls::Certificates,
 };
 use crate::{
-    Error, ErrorKind,
+    Error, ErrorKind, ForeignText,
     credentials::{self, Credentials, Provider},
     redis::protocol::{self, ErrorClass, ReplyBound, Told},
 };
@@ -89,13 +89,13 @@ impl Opened {
 impl Dialer {
     pub(in crate::redis) fn new(client: Client) -> Self {
         let server = match client.get_connection_info().addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
-                if host.contains(':') =>
-            {
-                format!("redis at [{host}]:{port}")
-            }
-            address @ (ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) => {
-                format!("redis at {address}")
+            // A Sentinel or a server of a cluster may have named the host.
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                let shown = ForeignText(host);
+                match host.contains(':') {
+                    true => format!("redis at [{shown}]:{port}"),
+                    false => format!("redis at {shown}:{port}"),
+                }
             }
             // A path is not shown: it may be meant to be secret.
             _ => "redis at a unix socket".to_owned(),
@@ -425,5 +425,35 @@ impl ConnectionTemplate {
         }
         let client = Client::open(info).map_err(|error| protocol::error(&error))?;
         Ok(Dialer::new(client).with_provider(self.provider.as_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo;
+
+    use super::*;
+
+    fn server(host: &str) -> String {
+        let info = "redis://known:1".into_connection_info().expect("a URL");
+        let template = ConnectionTemplate {
+            info,
+            tls: Certificates::default(),
+            provider: None,
+        };
+        let dialer = template.dialer(&(host.to_owned(), 7_000)).expect("a host");
+        dialer.server().to_owned()
+    }
+
+    #[test]
+    fn a_host_that_a_server_named_is_shown_without_signs_that_forge_lines_and_cut() {
+        assert_eq!(server("10.0.0.1"), "redis at 10.0.0.1:7000");
+        assert_eq!(server("::1"), "redis at [::1]:7000");
+        assert_eq!(
+            server("a\u{1b}[2J\nforged"),
+            "redis at a\\u{1b}[2J\\nforged:7000"
+        );
+        let long = server(&"x".repeat(100_000));
+        assert!(long.len() < 300, "{}", long.len());
     }
 }

@@ -14,7 +14,7 @@ use super::{
     RedisStore,
     server::{self, DISTANT, Server, field, info, text},
 };
-use crate::{Error, PolicySet, store::Deadline};
+use crate::{Error, ForeignText, PolicySet, store::Deadline};
 
 const EVICTION: &str = "TOLLGATE-EVICTION";
 const CLOCK: &str = "TOLLGATE-CLOCK";
@@ -154,7 +154,8 @@ fn eviction(memory: &str) -> Option<Finding> {
     Some(Finding::new(
         EVICTION,
         format!(
-            "maxmemory-policy is {policy}: a flood of keys evicts exhausted ones and so resets their limits; set noeviction"
+            "maxmemory-policy is {}: a flood of keys evicts exhausted ones and so resets their limits; set noeviction",
+            ForeignText(policy)
         ),
     ))
 }
