@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
     sync::LazyLock,
@@ -53,6 +53,8 @@ impl WallClock {
     pub fn new() -> Self {
         let directory = tempfile::Builder::new()
             .prefix("tollgate-clock-")
+            // A server may run as another user.
+            .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("a temporary directory can be made");
         fs::write(library(directory.path()), &*LIBRARY).expect("it is our directory");

@@ -1,7 +1,9 @@
 //! Starts PostgreSQL servers for tests.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::{fs::chown, process::CommandExt},
@@ -14,7 +16,7 @@ use std::{
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
-use crate::{child_guard::ChildGuard, ports, wait};
+use crate::{WallClock, child_guard::ChildGuard, ports, wait};
 
 /// The longest time in which a server starts or ends.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,6 +41,8 @@ const GUARDED: &str = "host all guarded 127.0.0.1/32 scram-sha-256\n";
 pub struct PostgresServer {
     directory: TempDir,
     port: u16,
+    /// The variables of its clock.
+    variables: Vec<(OsString, OsString)>,
     running: Mutex<Option<(ChildGuard, Child)>>,
 }
 
@@ -60,6 +64,20 @@ impl PostgresServer {
     /// As [`start`](Self::start).
     #[must_use]
     pub fn start_with(settings: &str) -> Self {
+        Self::start_in(settings, Vec::new())
+    }
+
+    /// Starts a server whose time is that of this clock.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_by(clock: &WallClock) -> Self {
+        Self::start_in("", clock.variables().into())
+    }
+
+    fn start_in(settings: &str, variables: Vec<(OsString, OsString)>) -> Self {
         let directory = directory();
         let data = directory.path().join("data");
         run(program("initdb")
@@ -75,7 +93,7 @@ impl PostgresServer {
         let access = data.join("pg_hba.conf");
         let lines = fs::read_to_string(&access).expect("initdb wrote it");
         fs::write(&access, format!("{GUARDED}{lines}")).expect("the directory is ours");
-        Self::launch(directory, settings)
+        Self::launch(directory, settings, variables)
     }
 
     /// Starts a standby, which follows this server from now on. Its name for
@@ -102,10 +120,10 @@ impl PostgresServer {
             .arg(from)
             .arg("-D")
             .arg(directory.path().join("data")));
-        Self::launch(directory, "")
+        Self::launch(directory, "", Vec::new())
     }
 
-    fn launch(directory: TempDir, settings: &str) -> Self {
+    fn launch(directory: TempDir, settings: &str, variables: Vec<(OsString, OsString)>) -> Self {
         let configuration = directory.path().join("data/postgresql.auto.conf");
         let before = fs::read_to_string(&configuration).unwrap_or_default();
         let lines = format!("{before}\n{SETTINGS}{settings}\n");
@@ -113,6 +131,7 @@ impl PostgresServer {
         let mut server = Self {
             directory,
             port: 0,
+            variables,
             running: Mutex::default(),
         };
         // Another process may take the port before the server does.
@@ -136,6 +155,7 @@ impl PostgresServer {
             .arg("-D")
             .arg(self.directory.path().join("data"))
             .args(["-p", &self.port.to_string()])
+            .envs(self.variables.iter().cloned())
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor"))
@@ -328,7 +348,7 @@ fn directory() -> TempDir {
 }
 
 /// Returns the user of a server when the tests run as root, which PostgreSQL refuses.
-fn user() -> Option<u32> {
+pub(crate) fn user() -> Option<u32> {
     const NOBODY: u32 = 65_534;
     getuid().is_root().then_some(NOBODY)
 }

@@ -84,6 +84,13 @@ const POSTGRES: Need = Need {
 pub(crate) const TESTS: &[Need] = &[
     REDIS,
     POSTGRES,
+    // Debian has it beside the PATH of users.
+    need(
+        "a PgBouncer server",
+        "PGBOUNCER",
+        &["pgbouncer", "/usr/sbin/pgbouncer"],
+        ["pgbouncer", "pgbouncer"],
+    ),
     Need {
         // The tests move the wall clock of a server with a library written in C, on Linux only.
         is_required: cfg!(target_os = "linux"),

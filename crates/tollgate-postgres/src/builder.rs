@@ -4,20 +4,19 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
-    ConfigConnectImpl, Connect, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig,
-    RecyclingMethod, Runtime, Timeouts,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod,
+    Runtime, Timeouts,
 };
-use tokio_postgres::{
-    NoTls,
-    config::{Config, SslMode, TargetSessionAttrs},
-};
+use tokio_postgres::config::{Config, TargetSessionAttrs};
 use tollgate::{
     Error, ErrorKind, Store,
     credentials::Provider,
     store::{Clock, Scheme, StoreFuture},
 };
 
-use crate::{Durability, PostgresStore, database::Database, sign_in::SignIn, table::Table};
+use crate::{
+    Durability, PostgresStore, database::Database, dial::Dialer, replies::ReplyBound, table::Table,
+};
 
 /// Builds a [`PostgresStore`].
 ///
@@ -61,14 +60,6 @@ const DENY_CACHE_CAP: Duration = Duration::from_secs(1);
 /// The time that sent bytes may stay unacknowledged before the system gives the connection up.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// Sets what each connection begins with. A plan that reads the whole table is never right: one that
-/// was made while the table was small would remain when it is large. So there is one plan, and it is
-/// made once: to make it for each batch takes as long as to decide ten keys. A statement that the
-/// server cannot end soon is of no use to a check.
-const SESSION: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-    SET plan_cache_mode = force_generic_plan; \
-    SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'";
 
 impl PostgresStore {
     /// Connects to the database of a URL, and waits until the table was found. Use
@@ -227,13 +218,13 @@ impl PostgresStoreBuilder {
     /// [`connections`](Self::connections); and when [`credentials`](Self::credentials) are set, and
     /// the URL has a password or the connections are those of a pool.
     pub fn build(mut self) -> Result<PostgresStore, Error> {
-        let pool = match self.source.clone() {
+        let connections = match self.source.clone() {
             Source::Pool(_) if self.provider.is_some() => {
                 return Err(config(
                     "credentials need a URL: a pool signs in by its own settings",
                 ));
             }
-            Source::Pool(pool) => pool,
+            Source::Pool(pool) => (pool, ReplyBound::default()),
             Source::Url(url) => {
                 let url = self.take_options(&url)?;
                 self.pool(&url)?
@@ -250,7 +241,7 @@ impl PostgresStoreBuilder {
         }
         let lanes = self.lanes()?;
         let database = Database::new(
-            pool,
+            connections,
             Table::new(&self.table)?,
             self.creates,
             self.clock,
@@ -306,7 +297,8 @@ impl PostgresStoreBuilder {
         }
     }
 
-    fn pool(&mut self, url: &str) -> Result<Pool, Error> {
+    /// Returns a pool of connections, and the bound of the replies on them.
+    fn pool(&mut self, url: &str) -> Result<(Pool, ReplyBound), Error> {
         // The words of the parser may contain a part of the password.
         let mut config: Config = url.parse().map_err(|_| {
             config(
@@ -328,6 +320,13 @@ impl PostgresStoreBuilder {
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .keepalives_idle(KEEP_ALIVE)
             .tcp_user_timeout(USER_TIMEOUT);
+        // The name of the host is that for which TLS is asked.
+        if config.get_hosts().is_empty() {
+            let addresses: Vec<_> = config.get_hostaddrs().to_vec();
+            for address in addresses {
+                config.host(address.to_string());
+            }
+        }
         if config.get_application_name().is_none() {
             config.application_name("tollgate");
         }
@@ -338,20 +337,25 @@ impl PostgresStoreBuilder {
             create: Some(connect_timeout),
             recycle: Some(connect_timeout),
         };
-        let begin = Hook::async_fn(|client, _| {
-            Box::pin(async move {
-                client
-                    .batch_execute(SESSION)
-                    .await
-                    .map_err(HookError::Backend)
-            })
+        let bound = ReplyBound::default();
+        let manager = Manager::from_connect(
+            config.clone(),
+            Dialer::new(&config, self.provider.clone(), bound.clone())?,
+            ManagerConfig {
+                recycling_method: RecyclingMethod::Fast,
+            },
+        );
+        // The pool would log each connection that has ended once more.
+        let is_up = Hook::sync_fn(|client: &mut ClientWrapper, _| match client.is_closed() {
+            true => Err(HookError::message("the connection has ended")),
+            false => Ok(()),
         });
-        Pool::builder(manager(config, self.provider.clone())?)
+        let pool = Pool::builder(manager)
             .config(settings)
             .runtime(Runtime::Tokio1)
-            .post_create(begin)
-            .build()
-            .map_err(|_| config_error())
+            .pre_recycle(is_up)
+            .build();
+        Ok((pool.map_err(|_| config_error())?, bound))
     }
 }
 
@@ -374,32 +378,6 @@ pub fn register() {
             })
         },
     });
-}
-
-fn manager(config: Config, provider: Option<Provider>) -> Result<Manager, Error> {
-    let connect: Box<dyn Connect> = match config.get_ssl_mode() {
-        SslMode::Disable => Box::new(ConfigConnectImpl { tls: NoTls }),
-        #[cfg(feature = "tls")]
-        _ => Box::new(ConfigConnectImpl {
-            tls: crate::tls::connector()?,
-        }),
-        #[cfg(not(feature = "tls"))]
-        SslMode::Require => {
-            return Err(self::config(
-                "sslmode=require needs the feature `tls` of the crate tollgate-postgres",
-            ));
-        }
-        #[cfg(not(feature = "tls"))]
-        _ => Box::new(ConfigConnectImpl { tls: NoTls }),
-    };
-    let recycling = ManagerConfig {
-        recycling_method: RecyclingMethod::Fast,
-    };
-    Ok(Manager::from_connect(
-        config,
-        SignIn { connect, provider },
-        recycling,
-    ))
 }
 
 fn config(message: &'static str) -> Error {
@@ -433,7 +411,7 @@ mod tests {
 
     /// Returns a builder of each source.
     fn builders() -> [PostgresStoreBuilder; 2] {
-        let pool = Pool::builder(Manager::new(Config::new(), NoTls)).build();
+        let pool = Pool::builder(Manager::new(Config::new(), tokio_postgres::NoTls)).build();
         [
             PostgresStore::builder("postgres://h"),
             PostgresStore::over(pool.expect("a pool")),

@@ -17,7 +17,7 @@ use tokio::{
     sync::{OnceCell, Semaphore, oneshot},
     time::sleep,
 };
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{FromSql, ToSql};
 use tollgate::{
     Error, ErrorKind,
     credentials::Provider,
@@ -25,7 +25,9 @@ use tollgate::{
 };
 
 use crate::{
-    error::{is_conflict, lost, of_pool, sorted},
+    array::Array,
+    error::{is_conflict, lost, lost_statements, not_valid, of_pool, sorted},
+    replies::ReplyBound,
     table::{Durability, Row, Table},
 };
 
@@ -51,10 +53,21 @@ struct Inner {
     checked: OnceCell<()>,
     /// The minute in which expired rows were removed last.
     swept: AtomicI64,
+    /// Held while rows are removed.
+    sweeps: Arc<Semaphore>,
+    /// The bound of the replies on the connections.
+    bound: ReplyBound,
 }
 
 /// The most rows that one statement removes.
 const SWEPT_AT_ONCE: i64 = 1_000;
+
+/// The most statements by which a process removes rows in a minute. Ten million rows a minute are
+/// ten times what a store writes.
+const MOST_SWEEPS: u32 = 10_000;
+
+/// The most bytes of the rows that a program of an operator reads at a time.
+const MOST_ROWS: usize = 256 * 1024 * 1024;
 
 /// The minutes that a row stays after its expiry at least, so that the index of expiries changes
 /// rarely.
@@ -67,7 +80,7 @@ const CREATION: i64 = 0x746f_6c6c_6761_7465;
 
 impl Database {
     pub(crate) fn new(
-        pool: Pool,
+        (pool, bound): (Pool, ReplyBound),
         table: Table,
         creates: Option<Durability>,
         clock: Option<Clock>,
@@ -85,6 +98,8 @@ impl Database {
             patience: connect_timeout.saturating_mul(2),
             checked: OnceCell::new(),
             swept: AtomicI64::new(0),
+            sweeps: Arc::new(Semaphore::new(1)),
+            bound,
         }))
     }
 
@@ -222,6 +237,9 @@ impl Database {
         most: u32,
     ) -> Result<(u64, Vec<Row>), Error> {
         let (mut connection, text) = (self.connection().await?, &self.0.table.rows);
+        // A row may have a state as long as this.
+        let bytes = (most as usize).saturating_mul(1024 * 1024).min(MOST_ROWS);
+        self.0.bound.admit_bytes(bytes);
         let most = i64::from(most);
         let read = connection.call(async |client| {
             let read = client.prepare_cached(text).await?;
@@ -230,14 +248,14 @@ impl Database {
         });
         let (mut now_us, mut rows) = (0, Vec::new());
         for row in read.await?.ok_or_else(undone)? {
-            now_us = row.try_get(0).map_err(not_valid)?;
+            now_us = column(&row, 0)?;
             // One row has the time alone, when there is none of the table.
-            let key: Option<Vec<u8>> = row.try_get(1).map_err(not_valid)?;
+            let key: Option<Vec<u8>> = column(&row, 1)?;
             if let Some(key) = key {
                 rows.push(Row {
                     key,
-                    value: row.try_get(2).map_err(not_valid)?,
-                    expires_ms: row.try_get::<_, i64>(3).map_err(not_valid)?.max(0) as u64,
+                    value: column(&row, 2)?,
+                    expires_ms: column::<i64>(&row, 3)?.max(0) as u64,
                 });
             }
         }
@@ -265,22 +283,36 @@ impl Database {
     /// Removes expired rows in the background, once a minute.
     fn sweep(&self, now_us: u64) {
         let minute = minutes((now_us / 1_000) as i64);
-        let swept = self.0.swept.swap(minute, Ordering::Relaxed);
-        if swept != minute {
+        if self.0.swept.swap(minute, Ordering::Relaxed) == minute {
+            return;
+        }
+        // Rows that are not removed now are removed by a later write, or another process.
+        if let Ok(turn) = Arc::clone(&self.0.sweeps).try_acquire_owned() {
             let this = self.clone();
-            // Rows that are not removed now are removed by the next write, or another process.
-            tokio::spawn(
-                async move { while let Ok(SWEPT_AT_ONCE) = this.sweep_once(minute).await {} },
-            );
+            tokio::spawn(async move {
+                let _turn = turn;
+                for _ in 0..MOST_SWEEPS {
+                    if this.sweep_once(minute).await.ok() != Some(SWEPT_AT_ONCE) {
+                        return;
+                    }
+                }
+            });
         }
     }
 
+    /// Removes rows that may be removed in a minute, and that have expired at the moment of each
+    /// removal: the clock may have gone back since, and others have written by it.
     async fn sweep_once(&self, minute: i64) -> Result<i64, Error> {
         let (mut connection, text) = (self.connection().await?, &self.0.table.sweep);
         let sweep = connection.call(async |client| {
             let sweep = client.prepare_cached(text).await?;
+            let now_ms = self
+                .0
+                .clock
+                .as_ref()
+                .map(|clock| (clock.now_us() / 1_000) as i64);
             client
-                .execute(&sweep, &[&(minute as i32), &SWEPT_AT_ONCE])
+                .execute(&sweep, &[&(minute as i32), &SWEPT_AT_ONCE, &now_ms])
                 .await
         });
         Ok(sweep.await?.unwrap_or_default() as i64)
@@ -299,11 +331,9 @@ fn undone() -> Error {
     )
 }
 
-fn not_valid(_: tokio_postgres::Error) -> Error {
-    Error::new(
-        ErrorKind::Protocol,
-        "postgres sent values that are not valid",
-    )
+/// Returns a value of a row.
+fn column<'r, T: FromSql<'r>>(row: &'r tokio_postgres::Row, at: usize) -> Result<T, Error> {
+    row.try_get(at).map_err(|_| not_valid())
 }
 
 /// Returns the minute that begins after this time.
@@ -332,16 +362,27 @@ impl KeyValue for Database {
         self.look(&mut self.connection().await?).await
     }
 
+    fn expect(&self, bytes: usize) {
+        self.0.bound.expect(bytes);
+    }
+
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Read>, Error> {
+        self.0.bound.admit(keys.len());
         let (mut connection, text) = (self.connection().await?, &self.0.table.read);
         let read = connection.call(async |client| {
             let read = client.prepare_cached(text).await?;
             client.query_one(&read, &[&keys]).await
         });
         let row = read.await?.ok_or_else(undone)?;
-        let now_us: i64 = row.try_get(0).map_err(not_valid)?;
-        let values: Vec<Option<Vec<u8>>> = row.try_get(1).map_err(not_valid)?;
-        let now_us = self.time(now_us);
+        let now_us = self.time(column(&row, 0)?);
+        let values = column::<Array<'_>>(&row, 1)?.elements(keys.len())?;
+        let values: Vec<_> = values
+            .into_iter()
+            .map(|value| value.map(<[u8]>::to_vec))
+            .collect();
+        if values.len() != keys.len() {
+            return Err(not_valid());
+        }
         let read = Read {
             connection,
             keys: keys.to_vec(),
@@ -397,14 +438,13 @@ impl KeyValue for Database {
                 .and(written)
                 .and_then(|others| committed.map(|()| others))
         });
-        let others: Option<Vec<i32>> = match write.await? {
-            Some(row) => row.try_get(0).map_err(not_valid)?,
-            None => None,
+        let written = match write.await? {
+            Some(row) => rows.written(&row, changes.len())?,
+            None => vec![false; changes.len()],
         };
         drop(connection);
         self.sweep(now_us);
-        let is_made = |at| others.as_ref().is_some_and(|others| !others.contains(&at));
-        Ok((0..changes.len() as i32).map(is_made).collect())
+        Ok(written)
     }
 }
 
@@ -457,11 +497,27 @@ impl<'a> Rows<'a> {
         }
         rows
     }
+
+    /// Reads the answer of the write: the numbers of the changes that were not made, once for each
+    /// of their keys that is another, or nothing when none was made.
+    fn written(&self, row: &tokio_postgres::Row, changes: usize) -> Result<Vec<bool>, Error> {
+        let Some(others) = column::<Option<Array<'_>>>(row, 0)? else {
+            return Ok(vec![false; changes]);
+        };
+        let mut written = vec![true; changes];
+        for number in others.elements(self.keys.len())? {
+            let number = number.and_then(|number| number.try_into().ok());
+            let at = number.and_then(|number| usize::try_from(i32::from_be_bytes(number)).ok());
+            let change = at.and_then(|at| written.get_mut(at));
+            *change.ok_or_else(not_valid)? = false;
+        }
+        Ok(written)
+    }
 }
 
 /// A connection of the pool. One whose call was given up is closed: its answer is still to come,
 /// and others would wait for it. So is one whose server accepts no more writes: the next one may
-/// find another server of the URL that does.
+/// find another server of the URL that does. And so is one that has lost its statements.
 struct Connection {
     /// `None` once it is closed.
     client: Option<Object>,
@@ -492,8 +548,9 @@ impl Connection {
             Ok(done) => Ok(Some(done)),
             Err(error) if is_conflict(&error) => Ok(None),
             Err(error) => {
+                let has_lost_statements = lost_statements(&error);
                 let error = sorted(&error);
-                if error.kind() == ErrorKind::ReadOnly {
+                if error.kind() == ErrorKind::ReadOnly || has_lost_statements {
                     self.close();
                 }
                 Err(error)

@@ -1,11 +1,40 @@
 //! Sorts errors of the client and of the server by what they mean for a limiter.
 //! How long a failing server is left alone is decided by the breaker of the core.
 
-use std::{error::Error as _, io};
+use std::{error::Error as _, fmt, io};
 
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::{DbError, SqlState};
-use tollgate::{Error, ErrorKind};
+use tollgate::{Error, ErrorKind, ForeignText};
+
+/// An error that is known here, on its way through the client library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) kind: ErrorKind,
+    pub(crate) words: &'static str,
+}
+
+impl Known {
+    /// The code of an error message that stands for one of kind [`Protocol`](ErrorKind::Protocol).
+    /// No server has it.
+    pub(crate) const CODE: &str = "TOLLG";
+
+    pub(crate) fn into_io(self) -> io::Error {
+        io::Error::other(self)
+    }
+
+    fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words)
+    }
+}
+
+impl std::error::Error for Known {}
 
 /// Sorts an error of the client. Its message names no key and no secret.
 pub(crate) fn sorted(error: &tokio_postgres::Error) -> Error {
@@ -49,6 +78,13 @@ pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     })
 }
 
+/// Returns whether the session does not know a statement that was prepared on the connection.
+pub(crate) fn lost_statements(error: &tokio_postgres::Error) -> bool {
+    error
+        .code()
+        .is_some_and(|code| *code == SqlState::INVALID_SQL_STATEMENT_NAME)
+}
+
 fn of_server(refused: &DbError) -> Error {
     let code = refused.code();
     let (kind, what) = match code.code() {
@@ -76,9 +112,22 @@ fn of_server(refused: &DbError) -> Error {
         "57P01" | "57P02" | "57P05" | "25P03" | "08000" | "08003" | "08006" => {
             (ErrorKind::ConnectionLost, "has closed the connection")
         }
-        _ => {
-            let (severity, message, code) = (refused.severity(), refused.message(), code.code());
-            let text = format!("postgres says {severity} {code}: {message}");
+        "26000" => (
+            ErrorKind::Unavailable,
+            "has lost a prepared statement: a pooler in transaction mode has to keep them, as PgBouncer does from 1.21 \
+             on with max_prepared_statements",
+        ),
+        Known::CODE => {
+            let text = ForeignText(refused.message()).to_string();
+            return Error::new(ErrorKind::Protocol, text);
+        }
+        code => {
+            let text = format!(
+                "postgres says {} {}: {}",
+                ForeignText(refused.severity()),
+                ForeignText(code),
+                ForeignText(refused.message())
+            );
             return Error::new(ErrorKind::Unavailable, text);
         }
     };
@@ -87,28 +136,42 @@ fn of_server(refused: &DbError) -> Error {
 
 fn of_connection(error: &tokio_postgres::Error) -> Error {
     let mut cause = error.source();
+    let mut system = None;
     while let Some(source) = cause {
-        if let Some(system) = source.downcast_ref::<io::Error>() {
-            return of_system(system);
-        }
+        system = system.or(source.downcast_ref::<io::Error>());
         cause = source.source();
     }
     let text = error.to_string();
-    match () {
-        () if error.is_closed() => lost(),
-        () if text.contains("TLS") => Error::new(
-            ErrorKind::Tls,
-            "TLS to postgres failed, or one side does not use it",
-        ),
-        () if text.contains("password") || text.contains("authentication") => Error::new(
+    let is_tls = text.starts_with("error performing TLS") || system.is_some_and(is_of_tls);
+    match system {
+        Some(system) => of_system(system, is_tls, text.starts_with("error connecting")),
+        None if error.is_closed() => lost(),
+        None if is_tls => tls_failed(),
+        None if text.contains("password") || text.contains("authentication") => Error::new(
             ErrorKind::Authentication,
             "postgres asks for another kind of password, or for one",
         ),
-        () => Error::new(ErrorKind::Unavailable, "postgres cannot be used"),
+        None if text.contains("unexpected") || text.contains("deserializing") => not_valid(),
+        None => Error::new(ErrorKind::Unavailable, "postgres cannot be used"),
     }
 }
 
-fn of_system(system: &io::Error) -> Error {
+#[cfg(feature = "tls")]
+fn is_of_tls(system: &io::Error) -> bool {
+    system
+        .get_ref()
+        .is_some_and(|cause| cause.is::<rustls::Error>())
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_of_tls(_: &io::Error) -> bool {
+    false
+}
+
+fn of_system(system: &io::Error, is_tls: bool, is_dial: bool) -> Error {
+    if let Some(known) = Known::of(system) {
+        return Error::new(known.kind, known.words);
+    }
     match system.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Error::new(
             ErrorKind::ConnectionRefused,
@@ -123,9 +186,25 @@ fn of_system(system: &io::Error) -> Error {
             ErrorKind::ReadOnly,
             "every server of postgres is a standby, or read-only",
         ),
-        io::ErrorKind::InvalidData => Error::new(ErrorKind::Tls, "TLS to postgres failed"),
+        io::ErrorKind::InvalidData if is_tls => tls_failed(),
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput if !is_dial => not_valid(),
         _ => lost(),
     }
+}
+
+fn tls_failed() -> Error {
+    Error::new(
+        ErrorKind::Tls,
+        "TLS to postgres failed, or one side does not use it",
+    )
+}
+
+/// Reports values or messages that no server sends.
+pub(crate) fn not_valid() -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        "postgres sent values that are not valid",
+    )
 }
 
 /// Reports a connection that broke.

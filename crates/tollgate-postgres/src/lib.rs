@@ -27,13 +27,16 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod array;
 mod builder;
 mod database;
+mod dial;
 mod error;
-mod sign_in;
+mod replies;
+mod seldom;
 mod store;
+mod stream;
 mod table;
-#[cfg(feature = "tls")]
 mod tls;
 
 pub use builder::{PostgresStoreBuilder, register};

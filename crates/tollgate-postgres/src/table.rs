@@ -90,7 +90,7 @@ pub(crate) struct Table {
     /// Makes each change whose keys are as they were read. Returns those that are not made: all
     /// of them as nothing.
     pub(crate) write: String,
-    /// Removes rows whose time has come.
+    /// Removes rows whose time has come, by the clock of the server or by the given one.
     pub(crate) sweep: String,
     /// Returns the time, and rows from one key on and before another.
     pub(crate) rows: String,
@@ -152,9 +152,13 @@ impl Table {
                  ) \
                  SELECT CASE WHEN is_whole THEN others END FROM outcome"
             ),
+            // The clock is read for each row, and again when a row that others have written
+            // meanwhile is locked.
             sweep: format!(
                 "DELETE FROM {quoted} WHERE key = ANY (ARRAY(\
-                   SELECT key FROM {quoted} WHERE sweep_at < $1 ORDER BY sweep_at LIMIT $2 FOR UPDATE SKIP LOCKED))"
+                   SELECT key FROM {quoted} WHERE sweep_at < $1 \
+                     AND expires_ms < coalesce($3, (extract(epoch FROM clock_timestamp()) * 1000)::int8) \
+                   ORDER BY sweep_at LIMIT $2 FOR UPDATE SKIP LOCKED))"
             ),
             rows: format!(
                 "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8, found.* \

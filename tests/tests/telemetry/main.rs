@@ -10,5 +10,6 @@ mod diagnosis_log;
 mod distance_log;
 mod metrics;
 mod outage_log;
+mod postgres_log;
 mod proxy_log;
 mod secrets;

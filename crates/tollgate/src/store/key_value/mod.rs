@@ -120,6 +120,15 @@ pub trait KeyValue: Send + Sync + 'static {
         Self::KIND
     }
 
+    /// Learns how many bytes a value may have that is read from now on, where that is more than most
+    /// [algorithms](crate::Algorithm) store: a log grows with its quota. Does nothing by default.
+    ///
+    /// A store over a network uses it to refuse replies that are longer than any that it has asked
+    /// for.
+    fn expect(&self, bytes: usize) {
+        let _ = bytes;
+    }
+
     /// Reads the values of these keys, which are sorted and different, and the time.
     ///
     /// # Errors

@@ -10,9 +10,9 @@ use super::{
     values::{Values, View},
 };
 use crate::{
-    Cost, Decision, Key, PolicySet, Store,
+    Algorithm, Cost, Decision, Key, Policy, PolicySet, Store,
     clock::micros,
-    model::Entry,
+    model::{Entry, algorithm, entry::TAG_BYTES},
     runtime,
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
@@ -104,6 +104,10 @@ impl<K: KeyValue> KeyValueStore<K> {
         } = check;
         if let Some(refusal) = self.0.health.refusal_of(deadline) {
             return StoreFuture::ready(Err(refusal));
+        }
+        let longest = policies.iter().map(longest).max().unwrap_or_default();
+        if longest > 0 {
+            self.0.backend.expect(longest);
         }
         let states = policies
             .iter()
@@ -327,6 +331,18 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             step::commit(states, check, &of, number, now_us)
         });
         self.forgetting(check.key, commit)
+    }
+}
+
+/// Returns the most bytes of a state that grows with its policy. 0 for all others.
+fn longest(policy: &Policy) -> usize {
+    match policy.algorithm() {
+        Algorithm::SlidingLog => {
+            let entries = usize::try_from(algorithm::most_spent(policy)).unwrap_or(usize::MAX);
+            entries.saturating_mul(1 + size_of::<f64>() + TAG_BYTES)
+        }
+        Algorithm::SlidingBuckets { buckets } => 6 * (usize::from(buckets) + 8),
+        _ => 0,
     }
 }
 
