@@ -27,7 +27,7 @@ pub mod wire {
 }
 
 use crate::{
-    Algorithm, Cost, Costs, Decision, Error, Key, MemoryStore, Policy, PolicySet,
+    Algorithm, Cost, Costs, Decision, Error, Key, MemoryStore, Policy, PolicySet, Store,
     model::{
         Ceiling, Concurrency,
         algorithm::{PolicyLevel, Refund, State},
@@ -165,6 +165,17 @@ pub fn commit(
     number: u64,
 ) -> Settlement {
     store.commit_now(check, id, number)
+}
+
+/// Settles a reservation by the commit of this number, as [`commit`] does.
+pub fn commit_kept<K: KeyValue>(
+    store: &KeyValueStore<K>,
+    check: Check<'_>,
+    id: &ReservationId,
+    number: u64,
+) -> StoreFuture<Settlement> {
+    let charge = check.charge().numbered(number);
+    store.commit(check.with_charge(&charge), id)
 }
 
 /// Creates a call that states nothing.

@@ -371,10 +371,10 @@ impl<K: KeyValue, B: Bytes> Subject for Adapted<K, B> {
         key: &Key,
         id: &ReservationId,
         costs: &Costs,
-        _number: u64,
+        number: u64,
     ) -> Settlement {
         self.call(policies, key, costs, None, |store, check| {
-            store.commit(check, id)
+            testing::commit_kept(store, check, id, number)
         })
     }
 

@@ -324,7 +324,7 @@ impl<P> LimiterBuilder<P> {
             timeout: deadline.unwrap_or(Deadline::DEFAULT),
             patience: deadline.unwrap_or(PATIENCE),
             wait_queues: WaitQueues::new(max_waiting),
-            unsettled: Unsettled::new(),
+            unsettled: Unsettled::default(),
             publication,
             fair_shares,
         })

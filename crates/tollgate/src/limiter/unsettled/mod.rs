@@ -1,7 +1,11 @@
 //! Commits that did not reach the store, and the task that repeats them. What a commit is stands in
 //! `reservation.rs`.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -16,7 +20,12 @@ use crate::{
 /// Keeps the commits of a limiter that did not reach the store, until it answers or their
 /// reservations lapse. Their number is bounded, and so is their memory: no key has more than a
 /// kilobyte.
-pub(super) struct Unsettled {
+///
+/// It is created with the first such commit: a service may have a limiter for each of its tenants.
+#[derive(Default)]
+pub(super) struct Unsettled(OnceLock<Box<Repeats>>);
+
+struct Repeats {
     queue: Lock<Queue>,
     task: Background,
 }
@@ -65,13 +74,6 @@ pub(super) fn is_repeated(error: &Error) -> bool {
 }
 
 impl Unsettled {
-    pub(super) fn new() -> Self {
-        Self {
-            queue: Lock::default(),
-            task: Background::new(),
-        }
-    }
-
     /// Repeats a commit in the background until `lapses`. Of several commits of one reservation the
     /// first one is kept, because only that counts.
     pub(super) fn add(
@@ -81,15 +83,22 @@ impl Unsettled {
         id: &ReservationId,
         lapses: Instant,
     ) {
-        let is_full = self.queue.lock().add(check, id, lapses);
+        let new = || {
+            Box::new(Repeats {
+                queue: Lock::default(),
+                task: Background::new(),
+            })
+        };
+        let repeats = self.0.get_or_init(new);
+        let is_full = repeats.queue.lock().add(check, id, lapses);
         if is_full {
             tracing::warn!(
                 limiter = limiter.fallback.name(),
                 "too many commits wait for the rate limit store: the oldest are given up, and their estimates stay charged"
             );
         }
-        if !self.task.has(REPEAT) {
-            self.task.ask(REPEAT);
+        if !repeats.task.has(REPEAT) {
+            repeats.task.ask(REPEAT);
             self.resume(limiter);
         }
     }
@@ -98,12 +107,16 @@ impl Unsettled {
     /// runtime was shut down. Without a runtime, a later commit starts it.
     #[inline]
     pub(super) fn resume(&self, limiter: &Arc<LimiterInner>) {
-        if !self.task.has(0) {
-            self.task
-                .start(|running| repeat(Arc::clone(limiter), running));
+        if let Some(repeats) = self.0.get()
+            && !repeats.task.has(0)
+        {
+            let start = |running| repeat(Arc::clone(limiter), running);
+            repeats.task.start(start);
         }
     }
+}
 
+impl Repeats {
     /// Sends each commit once, until several in a row have failed. Returns whether the store
     /// answered any.
     async fn send_all(&self, limiter: &LimiterInner) -> bool {
@@ -151,11 +164,14 @@ async fn repeat(limiter: Arc<LimiterInner>, mut running: Running) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         running.rest(Instant::now() + pause).await;
-        pause = match limiter.unsettled.send_all(&limiter).await {
+        let Some(repeats) = limiter.unsettled.0.get() else {
+            return;
+        };
+        pause = match repeats.send_all(&limiter).await {
             true => SHORTEST_PAUSE,
             false => LONGEST_PAUSE.min(pause * 2),
         };
-        let is_needed = running.settle(REPEAT, || !limiter.unsettled.is_empty());
+        let is_needed = running.settle(REPEAT, || !repeats.is_empty());
         if !is_needed && running.end() {
             return;
         }

@@ -118,10 +118,21 @@ async fn left(limiter: &Limiter, key: &'static str) -> u64 {
     state.state("tokens").expect("a state").remaining()
 }
 
+fn repeats(limiter: &Limiter) -> &Repeats {
+    let repeats = limiter.inner.unsettled.0.get();
+    repeats.expect("a commit that has waited")
+}
+
+/// Returns whether no commit waits.
+fn is_settled(limiter: &Limiter) -> bool {
+    let repeats = limiter.inner.unsettled.0.get();
+    repeats.is_none_or(|repeats| repeats.is_empty())
+}
+
 /// Waits until no commit waits. The clock of tokio stands still, and jumps to the next pause.
 async fn settled(limiter: &Limiter) {
     let begun = Instant::now();
-    while !limiter.inner.unsettled.is_empty() {
+    while !is_settled(limiter) {
         assert!(begun.elapsed() < DAY, "commits wait for ever");
         sleep(Duration::from_millis(100)).await;
     }
@@ -212,7 +223,7 @@ async fn only_the_first_commit_of_a_reservation_waits() {
     // One by its id alone is the same.
     let again = limiter.commit("acme", job.id(), Cost::new(7)).await;
     again.expect_err("it is away");
-    assert_eq!(limiter.inner.unsettled.queue.lock().commits.len(), 1);
+    assert_eq!(repeats(&limiter).queue.lock().commits.len(), 1);
     store.set(Fate::Answered);
     settled(&limiter).await;
     assert_eq!(left(&limiter, "acme").await, 960);
@@ -226,7 +237,7 @@ async fn commits_that_find_no_room_push_out_the_oldest() {
     for at in 0..most + more {
         let job = reserve(&limiter, at, 100).await;
         job.commit(Cost::ZERO).await.expect_err("it is away");
-        let queue = limiter.inner.unsettled.queue.lock();
+        let queue = repeats(&limiter).queue.lock();
         assert_eq!(queue.commits.len() as u64, (at + 1).min(most));
         assert_eq!(queue.given_up, (at + 1).saturating_sub(most));
     }
@@ -237,7 +248,7 @@ async fn commits_that_find_no_room_push_out_the_oldest() {
         let left = state.state("tokens").expect("a state").remaining();
         assert_eq!(left, if at < more { 900 } else { 1_000 }, "{at}");
     }
-    assert_eq!(limiter.inner.unsettled.queue.lock().given_up, 0);
+    assert_eq!(repeats(&limiter).queue.lock().given_up, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,10 +267,7 @@ async fn a_key_that_is_away_keeps_no_other_waiting() {
         assert!(begun.elapsed() < DAY, "the commit waits for ever");
         sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(
-        limiter.inner.unsettled.queue.lock().commits.len(),
-        3 * MISSES
-    );
+    assert_eq!(repeats(&limiter).queue.lock().commits.len(), 3 * MISSES);
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,11 +276,11 @@ async fn what_no_later_call_mends_is_not_repeated() {
     let limiter = store.limiter();
     let job = reserve(&limiter, "acme", 100).await;
     job.commit(Cost::ZERO).await.expect_err("a mistake");
-    assert!(limiter.inner.unsettled.is_empty());
+    assert!(is_settled(&limiter));
     // Also where the first attempt failed otherwise.
     store.set(REFUSED);
     job.commit(Cost::ZERO).await.expect_err("it is away");
-    assert!(!limiter.inner.unsettled.is_empty());
+    assert!(!is_settled(&limiter));
     store.set(Fate::Refused(ErrorKind::WrongType));
     settled(&limiter).await;
     assert_eq!(left(&limiter, "acme").await, 900);
