@@ -90,17 +90,22 @@ impl Dialer {
         let Some(provider) = &self.provider else {
             return self.connect_as(config).await;
         };
-        let Ok(credentials) = provider.newest().await else {
+        let Ok(mut credentials) = provider.newest().await else {
             // The server refuses this, and the store then says why there are no credentials.
             return self.connect_as(config.clone().password("")).await;
         };
-        let first = self.connect_as(&with(config, &credentials)).await;
-        if first.as_ref().is_err_and(is_refusal)
-            && let Ok(Some(others)) = provider.instead_of(&credentials).await
-        {
-            return self.connect_as(&with(config, &others)).await;
+        // The password may change again while the server is asked. The time for connecting ends
+        // this, if the provider has others for ever.
+        loop {
+            let outcome = self.connect_as(&with(config, &credentials)).await;
+            if !outcome.as_ref().is_err_and(is_refusal) {
+                return outcome;
+            }
+            match provider.instead_of(&credentials).await {
+                Ok(Some(others)) => credentials = others,
+                _ => return outcome,
+            }
         }
-        first
     }
 
     async fn connect_as(&self, config: &Config) -> Connected {
