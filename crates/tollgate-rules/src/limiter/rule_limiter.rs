@@ -95,7 +95,7 @@ use crate::{
 ///
 /// In the mode `envoy`, such a descriptor lowers the counter, which may stay above the limit, and
 /// all descriptors count in the order of the request. Denials that a store over the network
-/// [remembers](tollgate::RedisStoreBuilder::deny_cache_cap) do not raise the counter, as with the
+/// remembers (`RedisStoreBuilder::deny_cache_cap`) do not raise the counter, as with the
 /// local cache of Envoy's service.
 ///
 /// A clone is cheap, and shares the rules and the store.
