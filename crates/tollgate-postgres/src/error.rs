@@ -19,6 +19,7 @@ impl Known {
     /// No server has it.
     pub(crate) const CODE: &str = "TOLLG";
 
+    #[cfg(feature = "tls")]
     pub(crate) fn into_io(self) -> io::Error {
         io::Error::other(self)
     }
