@@ -36,10 +36,10 @@ use tokio::time::Instant;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone)]
-enum Source {
+enum TimeSource {
     Monotonic {
         epoch_us: u64,
         clock: quanta::Clock,
@@ -70,7 +70,7 @@ impl Clock {
             .unwrap_or_default();
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Self(Source::Monotonic {
+        Self(TimeSource::Monotonic {
             epoch_us: micros(epoch),
             clock,
             start,
@@ -82,7 +82,7 @@ impl Clock {
     /// `now_us` is in microseconds since the Unix epoch. Clones share the time.
     #[must_use]
     pub fn manual(now_us: u64) -> Self {
-        Self(Source::Manual(Arc::new(AtomicU64::new(now_us))))
+        Self(TimeSource::Manual(Arc::new(AtomicU64::new(now_us))))
     }
 
     /// Creates a clock that starts at the system's time and follows the time of tokio, for tests.
@@ -98,7 +98,7 @@ impl Clock {
         let epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        Self(Source::Tokio {
+        Self(TimeSource::Tokio {
             epoch_us: micros(epoch),
             start: Instant::now(),
         })
@@ -109,21 +109,21 @@ impl Clock {
     ///
     /// Linux stops its usual clock while the system sleeps, and a lease at a server goes on.
     pub(crate) fn since_boot() -> Self {
-        Self(Source::SinceBoot)
+        Self(TimeSource::SinceBoot)
     }
 
     /// Returns the current time, in microseconds since the Unix epoch.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         match &self.0 {
-            Source::Monotonic {
+            TimeSource::Monotonic {
                 epoch_us,
                 clock,
                 start,
             } => epoch_us + clock.delta_as_nanos(*start, clock.raw()) / 1_000,
-            Source::Manual(now) => now.load(Ordering::Acquire),
-            Source::Tokio { epoch_us, start } => epoch_us + micros(start.elapsed()),
-            Source::SinceBoot => since_boot_us(),
+            TimeSource::Manual(now) => now.load(Ordering::Acquire),
+            TimeSource::Tokio { epoch_us, start } => epoch_us + micros(start.elapsed()),
+            TimeSource::SinceBoot => since_boot_us(),
         }
     }
 
@@ -145,8 +145,8 @@ impl Clock {
     /// Panics when the clock is not manual.
     pub fn set(&self, now_us: u64) {
         match &self.0 {
-            Source::Manual(now) => now.store(now_us, Ordering::Release),
-            Source::Monotonic { .. } | Source::Tokio { .. } | Source::SinceBoot => {
+            TimeSource::Manual(now) => now.store(now_us, Ordering::Release),
+            TimeSource::Monotonic { .. } | TimeSource::Tokio { .. } | TimeSource::SinceBoot => {
                 panic!("only a manual clock can be set")
             }
         }
@@ -156,10 +156,10 @@ impl Clock {
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Source::Monotonic { .. } => "Clock::monotonic",
-            Source::Manual(_) => "Clock::manual",
-            Source::Tokio { .. } => "Clock::tokio",
-            Source::SinceBoot => "Clock::since_boot",
+            TimeSource::Monotonic { .. } => "Clock::monotonic",
+            TimeSource::Manual(_) => "Clock::manual",
+            TimeSource::Tokio { .. } => "Clock::tokio",
+            TimeSource::SinceBoot => "Clock::since_boot",
         })
     }
 }

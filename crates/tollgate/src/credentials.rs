@@ -119,11 +119,11 @@ impl fmt::Debug for Credentials {
 /// While a provider fails, the last credentials remain in use, and the failure is logged. A store
 /// that cannot connect for it reports [`ErrorKind::Authentication`] with the words of the provider.
 #[derive(Clone)]
-pub struct Provider(Arc<Inner>);
+pub struct Provider(Arc<ProviderInner>);
 
-struct Inner {
+struct ProviderInner {
     ask: Box<dyn Fn() -> Answer + Send + Sync>,
-    known: Lock<Known>,
+    known: Lock<KnownCredentials>,
     /// Held while an answer is waited for.
     turn: tokio::sync::Mutex<()>,
 }
@@ -132,7 +132,7 @@ type Answer = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 type Outcome = Result<Credentials, Error>;
 
 #[derive(Default)]
-struct Known {
+struct KnownCredentials {
     newest: Option<Credentials>,
     failure: Option<Error>,
     /// When to ask again. `None` stands for now.
@@ -149,7 +149,7 @@ impl Provider {
     where
         F: Future<Output = Result<Credentials, Error>> + Send + 'static,
     {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ProviderInner {
             ask: Box::new(move || Box::pin(ask())),
             known: Lock::default(),
             turn: tokio::sync::Mutex::default(),
@@ -271,7 +271,7 @@ impl Provider {
         let (now, mut known) = (Instant::now(), self.0.known.lock());
         match outcome {
             Ok(credentials) => {
-                *known = Known {
+                *known = KnownCredentials {
                     due: Some(now + credentials.renew_after),
                     newest: Some(credentials),
                     failure: None,

@@ -137,7 +137,7 @@ impl DeniedKeys {
             Names::Digests(secret) => Self::digest(key, secret).into(),
             Names::Plain => key.encoded().into(),
         };
-        let denied = |slot: Slot| DeniedKey {
+        let denied = |slot: CountedKey| DeniedKey {
             name: name(&slot.key),
             denials: slot.count,
             overcount: slot.overcount,
@@ -196,7 +196,7 @@ impl fmt::Debug for DeniedKeys {
 /// The slots are sorted by count, greatest first. A count that grows by one changes places with the
 /// first slot of its count, so the order is kept by one swap.
 struct Sketch {
-    slots: Vec<Slot>,
+    slots: Vec<CountedKey>,
     /// The places in `slots`, by the hash of the key.
     index: HashTable<usize>,
     /// Keyed at random: clients choose keys.
@@ -206,7 +206,7 @@ struct Sketch {
 }
 
 #[derive(Clone)]
-struct Slot {
+struct CountedKey {
     key: Key,
     hash: u64,
     count: u64,
@@ -241,7 +241,7 @@ impl Sketch {
     /// Finds a slot for a new key: a free one, or else the slot of a key with the smallest count.
     fn place(&mut self, key: &Key, hash: u64) -> usize {
         if self.slots.len() < self.capacity {
-            self.slots.push(Slot {
+            self.slots.push(CountedKey {
                 key: key.clone(),
                 hash,
                 count: 0,
@@ -250,7 +250,7 @@ impl Sketch {
         } else if let Some(last) = self.slots.len().checked_sub(1) {
             self.unlink(last);
             let smallest = self.slots[last].count;
-            self.slots[last] = Slot {
+            self.slots[last] = CountedKey {
                 key: key.clone(),
                 hash,
                 count: smallest,
@@ -287,7 +287,7 @@ impl Sketch {
             .insert_unique(self.slots[at].hash, at, |&other| self.slots[other].hash);
     }
 
-    fn top(&self, limit: usize) -> impl Iterator<Item = &Slot> {
+    fn top(&self, limit: usize) -> impl Iterator<Item = &CountedKey> {
         self.slots.iter().take(limit)
     }
 

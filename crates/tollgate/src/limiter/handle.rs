@@ -59,7 +59,7 @@ impl LimiterHandle {
     /// lock and copies nothing.
     #[must_use]
     pub fn load(&self) -> impl Deref<Target = Limiter> + Send + Sync + use<> {
-        Loaded(self.0.load())
+        LoadedLimiter(self.0.load())
     }
 
     /// Replaces the limiter. Returns the limiter from before.
@@ -104,9 +104,9 @@ impl LimiterHandle {
 }
 
 /// Reads the limiter without a copy.
-struct Loaded(Guard<Arc<Limiter>>);
+struct LoadedLimiter(Guard<Arc<Limiter>>);
 
-impl Deref for Loaded {
+impl Deref for LoadedLimiter {
     type Target = Limiter;
 
     #[inline]

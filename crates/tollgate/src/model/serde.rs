@@ -11,12 +11,12 @@ use serde::{
 use crate::{Algorithm, Quota};
 
 /// Reads a value from its text.
-struct Text<T> {
+struct FromText<T> {
     expected: &'static str,
     value: PhantomData<T>,
 }
 
-impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Text<T> {
+impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for FromText<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,7 +40,7 @@ macro_rules! as_text {
         impl<'de> Deserialize<'de> for $type {
             #[doc = $deserialize]
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Text {
+                deserializer.deserialize_str(FromText {
                     expected: $expected,
                     value: PhantomData,
                 })

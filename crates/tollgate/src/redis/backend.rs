@@ -17,7 +17,7 @@ use super::{
     cluster::Cluster,
     deny_cache::{DenyCache, Epoch, KeyHash},
     dispatch::{CheckRequest, PendingCheck, Sender, StoreConfig},
-    lease::{Holder, LeaseCall, LeasedUnits},
+    lease::{LeaseCall, LeaseHolder, LeasedUnits},
     protocol::{
         self, Script, ScriptsOf,
         hash_slot::{self, unused_key},
@@ -156,8 +156,8 @@ impl Backend {
 
     /// Returns the units of these keys to the server, each by a check of no units. Fails with the
     /// first error, after all keys were tried.
-    pub(super) async fn release(&self, holders: Vec<Holder>) -> Result<(), Error> {
-        let call = |holder: Holder| {
+    pub(super) async fn release(&self, holders: Vec<LeaseHolder>) -> Result<(), Error> {
+        let call = |holder: LeaseHolder| {
             if let Some(refusal) = self.refusal_of(&holder.policies, &holder.key, None) {
                 return CheckFuture::ready(Err(refusal));
             }

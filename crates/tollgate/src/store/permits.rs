@@ -108,12 +108,12 @@ pub struct PermitState {
     /// The time at which the state began, which only earlier versions read. Without holders there
     /// is no state.
     began_us: u64,
-    holders: Vec<Holder>,
+    holders: Vec<PermitHolder>,
 }
 
 /// The permits that one replica holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Holder {
+struct PermitHolder {
     replica: u64,
     held: u32,
     /// The permits that the replica waits for, those it holds included.
@@ -194,7 +194,7 @@ impl PermitState {
         }
         if held > 0 || needed > 0 {
             let life_us = micros(request.life);
-            parts.push(Holder {
+            parts.push(PermitHolder {
                 replica: request.replica,
                 held: held as u32,
                 awaits: needed as u32,
@@ -264,7 +264,7 @@ impl PermitState {
             let (held, rest) = rest.split_first_chunk()?;
             let (awaits, numbers) = rest.split_first_chunk()?;
             let ([number, life_us, lapses_us], _) = stored::split(numbers)?;
-            Some(Holder {
+            Some(PermitHolder {
                 replica: u64::from_le_bytes(*replica),
                 held: u32::from_le_bytes(*held),
                 awaits: u32::from_le_bytes(*awaits),

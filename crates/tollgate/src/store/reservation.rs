@@ -140,7 +140,7 @@ impl Reserved {
 
 /// The change that a commit makes on one policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum Amendment {
     None,
     /// Returns units. The end of their places is for a queue.
     Refund(u64, Option<Span>),
@@ -192,19 +192,19 @@ impl Record {
     }
 
     /// Returns what a final cost changes on the policy at this place of the set.
-    pub(crate) fn change(&self, at: usize, policy: &Policy, cost: Cost) -> Change {
+    pub(crate) fn change(&self, at: usize, policy: &Policy, cost: Cost) -> Amendment {
         let Some(charged) = self.charged.get(at) else {
-            return Change::None;
+            return Amendment::None;
         };
         match cost.units().checked_sub(charged.cost) {
-            Some(0) => Change::None,
-            Some(more) => Change::Owe(more),
+            Some(0) => Amendment::None,
+            Some(more) => Amendment::Owe(more),
             None => {
                 let end = policy
                     .algorithm()
                     .is_queued(false)
                     .then(|| (self.at_us + charged.words[0], charged.words[1]));
-                Change::Refund(charged.cost - cost.units(), end)
+                Amendment::Refund(charged.cost - cost.units(), end)
             }
         }
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{
     Check, ReservationId, Settlement,
-    reservation::{Change, Record, Reserved},
+    reservation::{Amendment, Record, Reserved},
 };
 use crate::{
     Cost, Decision, Policy,
@@ -213,9 +213,9 @@ pub(crate) fn refund(
         // clock.
         let end = || ahead().map(|(whole, part)| (spent_us + whole, part));
         if cost == 0 {
-            Change::None
+            Amendment::None
         } else {
-            Change::Refund(cost, end())
+            Amendment::Refund(cost, end())
         }
     });
 }
@@ -300,11 +300,11 @@ fn change(
     check: Check<'_>,
     now_us: u64,
     spent_us: u64,
-    change: impl Fn(usize) -> Change,
+    change: impl Fn(usize) -> Amendment,
 ) {
     for (at, policy) in check.policies.shared().iter().enumerate() {
         let change = change(at);
-        if change == Change::None {
+        if change == Amendment::None {
             continue;
         }
         let place = states.find(at, policy);
@@ -320,9 +320,9 @@ fn change(
         let (mut state, was_marked) = stored.hold(policy, now_us);
         let other = other.filter(|_| held.is_some() || state.keeps_pace(now_us));
         let is_written = match change {
-            Change::None => false,
-            Change::Owe(cost) => state.owe(policy, other, now_us, cost),
-            Change::Refund(cost, end) => state.refund(&Refund {
+            Amendment::None => false,
+            Amendment::Owe(cost) => state.owe(policy, other, now_us, cost),
+            Amendment::Refund(cost, end) => state.refund(&Refund {
                 policy,
                 other,
                 now_us,

@@ -6,7 +6,7 @@ use loom::{
     thread::{self, JoinHandle},
 };
 
-use crate::redis::dial_state::{Dial, DialState, Lookup, Numbered};
+use crate::redis::dial_state::{ConnectionLookup, Dial, DialState, Numbered};
 
 /// A connection that knows the number of its dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ fn start<R: 'static>(state: &State, work: impl FnOnce(&State) -> R + 'static) ->
 /// The dial of a connection that is down.
 fn dial(state: &State) -> Dial<Connection, u32> {
     match state.connection_or_dial(&0) {
-        Lookup::Down(dial) => dial,
-        Lookup::Up(connection) => panic!("{connection:?} is up"),
-        Lookup::Dialing(_) => panic!("somebody dials"),
+        ConnectionLookup::Down(dial) => dial,
+        ConnectionLookup::Up(connection) => panic!("{connection:?} is up"),
+        ConnectionLookup::Dialing(_) => panic!("somebody dials"),
     }
 }
 
@@ -57,9 +57,11 @@ fn callers_of_a_connection_that_is_down_start_one_dial() {
         let call = |me: u32| {
             let dials = Arc::clone(&dials);
             move |state: &State| match state.connection_or_dial(&me) {
-                Lookup::Up(connection) => assert_eq!(connection, Connection(1)),
-                Lookup::Dialing(by) => assert_ne!(by, me, "the others wait for who dials"),
-                Lookup::Down(dial) => {
+                ConnectionLookup::Up(connection) => assert_eq!(connection, Connection(1)),
+                ConnectionLookup::Dialing(by) => {
+                    assert_ne!(by, me, "the others wait for who dials")
+                }
+                ConnectionLookup::Down(dial) => {
                     dials.fetch_add(1, Ordering::Relaxed);
                     made(dial);
                 }
@@ -102,7 +104,10 @@ fn after_the_server_is_another_one_the_old_connection_is_not_handed_out() {
         let looking = start(&state, |state| state.connection());
         let dial = state.renew(0);
         assert_eq!(state.connection(), None, "what is dialled is not up");
-        assert!(matches!(state.connection_or_dial(&1), Lookup::Dialing(0)));
+        assert!(matches!(
+            state.connection_or_dial(&1),
+            ConnectionLookup::Dialing(0)
+        ));
         breaking.join().expect("a thread");
         let new = made(dial);
         assert!(
@@ -148,9 +153,11 @@ fn the_end_of_a_connection_and_a_caller_start_one_dial() {
             state.redial(old.number(), 0).map(made)
         });
         match state.connection_or_dial(&1) {
-            Lookup::Up(connection) => assert!(connection == old || connection == Connection(2)),
-            Lookup::Dialing(by) => assert_eq!(by, 0),
-            Lookup::Down(dial) => {
+            ConnectionLookup::Up(connection) => {
+                assert!(connection == old || connection == Connection(2))
+            }
+            ConnectionLookup::Dialing(by) => assert_eq!(by, 0),
+            ConnectionLookup::Down(dial) => {
                 made(dial);
             }
         }
@@ -229,12 +236,12 @@ fn after_a_dial_that_failed_the_next_caller_dials() {
         let dropped = dial(&state);
         let dropping = start(&state, move |_| drop(dropped));
         let is_mine = match state.connection_or_dial(&1) {
-            Lookup::Up(connection) => panic!("nobody made {connection:?}"),
-            Lookup::Dialing(by) => {
+            ConnectionLookup::Up(connection) => panic!("nobody made {connection:?}"),
+            ConnectionLookup::Dialing(by) => {
                 assert_eq!(by, 0);
                 false
             }
-            Lookup::Down(dial) => {
+            ConnectionLookup::Down(dial) => {
                 made(dial);
                 true
             }
@@ -259,7 +266,10 @@ fn a_dial_that_was_overtaken_and_fails_changes_nothing() {
         let dropped = dial(&state);
         let dropping = start(&state, move |_| drop(dropped));
         let renewed = state.renew(1);
-        assert!(matches!(state.connection_or_dial(&2), Lookup::Dialing(1)));
+        assert!(matches!(
+            state.connection_or_dial(&2),
+            ConnectionLookup::Dialing(1)
+        ));
         let new = made(renewed);
         dropping.join().expect("a thread");
         assert_eq!(state.connection(), Some(new));

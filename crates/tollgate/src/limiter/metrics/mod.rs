@@ -10,16 +10,16 @@ use series::add_waiting;
 pub(crate) use series::{LimiterMetrics, PermitMetrics, TenantMetrics};
 
 /// Counts one caller that waits for units or for its turn, until it is dropped.
-pub(crate) struct Waiting(());
+pub(crate) struct WaitingGauge(());
 
-impl Waiting {
+impl WaitingGauge {
     pub(crate) fn new() -> Self {
         add_waiting(1.0);
         Self(())
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingGauge {
     fn drop(&mut self) {
         add_waiting(-1.0);
     }

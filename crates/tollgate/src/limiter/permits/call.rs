@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::{
     pool::PoolCall,
-    shared::{KeyState, PoolRef},
+    shared::{PoolRef, PoolState},
     upkeep,
 };
 use crate::{
@@ -25,7 +25,7 @@ impl PoolRef {
     pub(super) async fn call(&self, deadline: Deadline) -> Result<(), Error> {
         upkeep::start(&self.shared);
         let call = self.begin(&mut self.lock());
-        let unanswered = Unanswered { pool: self };
+        let unanswered = UnansweredCall { pool: self };
         match answer_by(Some(deadline), self.send(call, Some(deadline))).await {
             Ok(grant) => {
                 std::mem::forget(unanswered);
@@ -37,7 +37,7 @@ impl PoolRef {
     }
 
     /// Calls a store in the process, which answers at once.
-    pub(super) fn call_in_process(&self, state: &mut KeyState) -> Result<(), Error> {
+    pub(super) fn call_in_process(&self, state: &mut PoolState) -> Result<(), Error> {
         let call = self.begin(state);
         let answer = self.send(call, None).into_ready().unwrap_or_else(|_| {
             Err(Error::new(
@@ -69,7 +69,7 @@ impl PoolRef {
         Ok(())
     }
 
-    fn begin(&self, state: &mut KeyState) -> PoolCall {
+    fn begin(&self, state: &mut PoolState) -> PoolCall {
         state.begun += 1;
         state.pool.begin(
             self.shared.clock.now_us(),
@@ -96,7 +96,7 @@ impl PoolRef {
         })
     }
 
-    fn end(&self, state: &mut KeyState, call: PoolCall, grant: &PermitGrant) -> Result<(), Error> {
+    fn end(&self, state: &mut PoolState, call: PoolCall, grant: &PermitGrant) -> Result<(), Error> {
         state
             .pool
             .end(call, grant, self.shared.clock.now_us(), self.shared.rules);
@@ -114,11 +114,11 @@ impl PoolRef {
 }
 
 /// Marks a call as unanswered when it is dropped: the store may have granted permits.
-struct Unanswered<'a> {
+struct UnansweredCall<'a> {
     pool: &'a PoolRef,
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for UnansweredCall<'_> {
     fn drop(&mut self) {
         let shared = &self.pool.shared;
         self.pool

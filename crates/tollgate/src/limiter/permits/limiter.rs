@@ -11,9 +11,9 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    permit::{Permit, PermitDenied, Source},
+    permit::{Permit, PermitDenied, PermitSource},
     pool::Granted,
-    shared::{ConcurrencyInner, KeyState, PoolRef},
+    shared::{ConcurrencyInner, PoolRef, PoolState},
 };
 use crate::{
     Error, ErrorKind, Key, Limiter, Store,
@@ -236,7 +236,7 @@ impl ConcurrencyLimiter {
                 return Ok(acquired);
             }
         }
-        let Some(_place) = Place::join(pool) else {
+        let Some(_place) = QueuePlace::join(pool) else {
             return Ok(Err(self.denied(pool, None)));
         };
         let Some(_front) = pool.queue.front(end).await else {
@@ -273,7 +273,7 @@ impl ConcurrencyLimiter {
         {
             return Ok(Ok(permit));
         }
-        let demand = Demand::join(pool, !is_counted);
+        let demand = PermitDemand::join(pool, !is_counted);
         if self.shared.limiter.is_in_process {
             let mut outcome = Ok(());
             let permit = self.permit(pool, |state, now_us| {
@@ -312,7 +312,7 @@ impl ConcurrencyLimiter {
     fn permit(
         &self,
         pool: &PoolRef,
-        take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Granted>>,
+        take: impl FnOnce(&mut PoolState, u64) -> Option<Arc<Granted>>,
     ) -> Option<Permit> {
         let mut state = pool.lock();
         let granted = take(&mut state, self.shared.clock.now_us())?;
@@ -320,7 +320,7 @@ impl ConcurrencyLimiter {
         drop(state);
         Some(Permit::new(
             pool.clone(),
-            Source::Store(granted),
+            PermitSource::Store(granted),
             self.limit,
             in_flight,
         ))
@@ -351,11 +351,11 @@ impl ConcurrencyLimiter {
         let replicas = fallback.permits_failed(error, deadline, ask)?;
         let mut state = pool.lock();
         let source = match replicas {
-            None => Some(Source::Open(kind)),
+            None => Some(PermitSource::Open(kind)),
             Some(replicas) => state
                 .pool
                 .take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1))
-                .then_some(Source::Share(kind)),
+                .then_some(PermitSource::Share(kind)),
         };
         let in_flight = state.pool.in_flight();
         drop(state);
@@ -387,13 +387,13 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
 /// A place in the queue of a key. Dropping it leaves the queue.
-struct Place<'a> {
+struct QueuePlace<'a> {
     pool: &'a PoolRef,
     _waits: Caller<'a>,
-    _demand: Demand<'a>,
+    _demand: PermitDemand<'a>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueuePlace<'a> {
     /// Joins the end of the queue, unless too many callers wait.
     fn join(pool: &'a PoolRef) -> Option<Self> {
         let waits = pool.shared.waiting.join()?;
@@ -402,12 +402,12 @@ impl<'a> Place<'a> {
         Some(Self {
             pool,
             _waits: waits,
-            _demand: Demand::join(pool, true),
+            _demand: PermitDemand::join(pool, true),
         })
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.pool.queue.leave();
         self.pool.shared.metrics.waited();
@@ -415,14 +415,14 @@ impl Drop for Place<'_> {
 }
 
 /// A caller that waits for a permit of a pool. Dropping it leaves.
-struct Demand<'a> {
+struct PermitDemand<'a> {
     pool: &'a PoolRef,
     is_counted: bool,
     /// The number of calls that had begun as the caller joined.
     joined: u64,
 }
 
-impl<'a> Demand<'a> {
+impl<'a> PermitDemand<'a> {
     fn join(pool: &'a PoolRef, is_counted: bool) -> Self {
         let mut state = pool.lock();
         state.pool.demand += u32::from(is_counted);
@@ -434,7 +434,7 @@ impl<'a> Demand<'a> {
     }
 }
 
-impl Drop for Demand<'_> {
+impl Drop for PermitDemand<'_> {
     /// Gives back what the store granted to a caller that does not wait any more.
     fn drop(&mut self) {
         let shared = &self.pool.shared;

@@ -29,13 +29,13 @@ use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
 #[must_use = "a permit that is dropped is given back"]
 pub struct Permit {
     pool: PoolRef,
-    source: Source,
+    source: PermitSource,
     limit: u32,
     in_flight: u64,
     acquired_us: u64,
 }
 
-pub(super) enum Source {
+pub(super) enum PermitSource {
     /// Granted by the store.
     Store(Arc<Granted>),
     /// A part of this replica's share in an outage.
@@ -51,7 +51,7 @@ pub(super) enum Source {
 pub struct Lost(pub(super) ());
 
 impl Permit {
-    pub(super) fn new(pool: PoolRef, source: Source, limit: u32, in_flight: u64) -> Self {
+    pub(super) fn new(pool: PoolRef, source: PermitSource, limit: u32, in_flight: u64) -> Self {
         pool.shared.metrics.acquired();
         let acquired_us = pool.shared.clock.now_us();
         Self {
@@ -81,8 +81,8 @@ impl Permit {
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         match self.source {
-            Source::Share(kind) | Source::Open(kind) => Some(kind),
-            Source::Store(_) | Source::Released => None,
+            PermitSource::Share(kind) | PermitSource::Open(kind) => Some(kind),
+            PermitSource::Store(_) | PermitSource::Released => None,
         }
     }
 
@@ -90,8 +90,8 @@ impl Permit {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         match &self.source {
-            Source::Store(granted) => granted.is_lost(self.pool.shared.clock.now_us()),
-            Source::Share(_) | Source::Open(_) | Source::Released => false,
+            PermitSource::Store(granted) => granted.is_lost(self.pool.shared.clock.now_us()),
+            PermitSource::Share(_) | PermitSource::Open(_) | PermitSource::Released => false,
         }
     }
 
@@ -99,7 +99,7 @@ impl Permit {
     /// process, or granted in an outage, is never lost.
     pub async fn lost(&self) {
         match &self.source {
-            Source::Store(granted) if !self.pool.shared.limiter.is_in_process => {
+            PermitSource::Store(granted) if !self.pool.shared.limiter.is_in_process => {
                 granted.lost(|| self.pool.shared.clock.now_us()).await;
             }
             _ => pending().await,
@@ -165,15 +165,15 @@ impl Permit {
     /// Gives the permit back to the pool. `settles` gives a surplus back to the store in the
     /// background.
     fn give_back(&mut self, settles: bool) {
-        let source = std::mem::replace(&mut self.source, Source::Released);
+        let source = std::mem::replace(&mut self.source, PermitSource::Released);
         let (pool, shared) = (&self.pool, &self.pool.shared);
         let mut state = pool.lock();
         let mut is_surplus = false;
         match source {
-            Source::Released => return,
-            Source::Open(_) => {}
-            Source::Share(_) => state.pool.unshared -= 1,
-            Source::Store(granted) => {
+            PermitSource::Released => return,
+            PermitSource::Open(_) => {}
+            PermitSource::Share(_) => state.pool.unshared -= 1,
+            PermitSource::Store(granted) => {
                 let now_us = shared.clock.now_us();
                 if !state.pool.give_back(&granted) || granted.is_lost(now_us) {
                     shared.metrics.lost();

@@ -62,7 +62,7 @@ pub(super) struct Upkeep(pub(super) Lock<Option<UnboundedSender<PoolRef>>>);
 /// The permits of one key in this process.
 pub(super) struct KeyPool {
     pub(super) key: Key,
-    state: Lock<KeyState>,
+    state: Lock<PoolState>,
     /// The limit of the caller that asked last.
     pub(super) limit: AtomicU32,
     /// Held during a call to the store: one call of a key is under way at a time.
@@ -77,7 +77,7 @@ pub(super) struct KeyPool {
 
 /// The state of a pool that is behind its lock.
 #[derive(Default)]
-pub(super) struct KeyState {
+pub(super) struct PoolState {
     pub(super) pool: PermitPool,
     /// The number of calls that have begun.
     pub(super) begun: u64,
@@ -216,7 +216,7 @@ impl KeyPool {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock()
     }
 }

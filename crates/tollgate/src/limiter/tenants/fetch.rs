@@ -182,7 +182,7 @@ impl Found {
 }
 
 /// Says how a request gets the limits of its tenant.
-pub(super) enum Lookup {
+pub(super) enum LimitsLookup {
     /// The limits are known.
     Known(Limited),
     /// The limits are not known, and must not be fetched now.
@@ -205,7 +205,7 @@ impl TenantEntry {
         now: Instant,
         options: &Options,
         may_fetch: impl FnOnce() -> bool,
-    ) -> Lookup {
+    ) -> LimitsLookup {
         let mut state = self.0.lock();
         let younger_than = |age| {
             state
@@ -214,7 +214,7 @@ impl TenantEntry {
                 .filter(|found| found.is_younger(age, now))
         };
         if let Some(found) = younger_than(options.refresh_after) {
-            return Lookup::Known(found.limiter.clone());
+            return LimitsLookup::Known(found.limiter.clone());
         }
         let stale = || younger_than(options.longest_age()).map(|found| found.limiter.clone());
         // After a failure, no request waits while the entry has limits that may still be used.
@@ -223,15 +223,18 @@ impl TenantEntry {
             None => younger_than(options.time_to_live).map(|found| found.limiter.clone()),
         };
         if let Some(running) = &state.running {
-            return known.map_or_else(|| Lookup::Running(running.clone()), Lookup::Known);
+            return known.map_or_else(
+                || LimitsLookup::Running(running.clone()),
+                LimitsLookup::Known,
+            );
         }
         let is_due = state.retry_at.is_none_or(|retry_at| now >= retry_at);
         if !is_due || !may_fetch() {
-            return stale().map_or(Lookup::Unknown, Lookup::Known);
+            return stale().map_or(LimitsLookup::Unknown, LimitsLookup::Known);
         }
         let (begun, running) = watch::channel(());
         state.running = Some(running.clone());
-        Lookup::Begin {
+        LimitsLookup::Begin {
             begun,
             running,
             known,

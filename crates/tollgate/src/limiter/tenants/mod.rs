@@ -22,7 +22,7 @@ use crate::{
     runtime,
     store::StoreFuture,
 };
-use fetch::{Fetch, FetchError, FetchGuard, Fetcher, Lookup, TenantEntry};
+use fetch::{Fetch, FetchError, FetchGuard, Fetcher, LimitsLookup, TenantEntry};
 
 /// Resolves to the limiter of a tenant, or to its exemption.
 ///
@@ -127,8 +127,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
             runtime.is_some() && fetcher.source.may_fetch(now)
         });
         let (mut running, known) = match lookup {
-            Lookup::Known(limiter) => return StoreFuture::ready(Ok(limiter)),
-            Lookup::Unknown if Handle::try_current().is_err() => {
+            LimitsLookup::Known(limiter) => return StoreFuture::ready(Ok(limiter)),
+            LimitsLookup::Unknown if Handle::try_current().is_err() => {
                 // The future may be polled inside a runtime.
                 let (tenants, tenant) = (self.clone(), tenant.clone());
                 return StoreFuture::pending(async move {
@@ -136,9 +136,9 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
                     tenants.limiter_for(&tenant).await
                 });
             }
-            Lookup::Unknown => return StoreFuture::ready(fetcher.without_source()),
-            Lookup::Running(running) => (running, None),
-            Lookup::Begin {
+            LimitsLookup::Unknown => return StoreFuture::ready(fetcher.without_source()),
+            LimitsLookup::Running(running) => (running, None),
+            LimitsLookup::Begin {
                 begun,
                 running,
                 known,

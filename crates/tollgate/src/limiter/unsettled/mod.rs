@@ -26,12 +26,12 @@ use crate::{
 pub(super) struct Unsettled(OnceLock<Box<Repeats>>);
 
 struct Repeats {
-    queue: Lock<Queue>,
+    queue: Lock<CommitQueue>,
     task: Background,
 }
 
 #[derive(Default)]
-struct Queue {
+struct CommitQueue {
     /// The commit that is sent next stands first.
     commits: VecDeque<Arc<Unsent>>,
     /// The commits that were given up for want of room, since the queue was empty.
@@ -178,7 +178,7 @@ async fn repeat(limiter: Arc<LimiterInner>, mut running: Running) {
     }
 }
 
-impl Queue {
+impl CommitQueue {
     /// Adds a commit, and gives up the oldest one if too many wait. Returns whether that is the
     /// first.
     fn add(&mut self, check: Check<'_>, id: &ReservationId, lapses: Instant) -> bool {

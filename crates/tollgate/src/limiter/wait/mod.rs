@@ -16,12 +16,12 @@ use tokio::{
 use crate::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, Policy, PolicySet,
     clock::micros,
-    limiter::metrics::Waiting,
+    limiter::metrics::WaitingGauge,
     model::{Ceiling, charge::Charge},
     runtime,
     store::{Check, CheckFuture, Deadline, answer_by},
 };
-use queue::Denial;
+use queue::QueuedDenial;
 pub use turn::leave_queues;
 pub(super) use turn::queued;
 
@@ -52,7 +52,7 @@ pub(super) async fn check_or_wait(
         max_wait,
         deadline,
     };
-    let waits = Waiting::new();
+    let waits = WaitingGauge::new();
     let decision = waiter.admit().await?;
     drop(waits);
     waiter.decided(&decision);
@@ -118,7 +118,7 @@ impl Waiter<'_> {
 
     /// Returns the denial of a caller that cannot wait. A known denial is returned without a check,
     /// because a check could admit this caller before those in the queue.
-    async fn deny(&self, denial: Option<Denial>) -> Result<Decision, Error> {
+    async fn deny(&self, denial: Option<QueuedDenial>) -> Result<Decision, Error> {
         match denial {
             Some(denial) => Ok(denial.decision),
             None => self.check(self.time_left()).await,
@@ -184,8 +184,8 @@ impl Waiter<'_> {
 
     /// Returns a denial after which another attempt can succeed in time. Any other decision is the
     /// error.
-    fn retry(&self, decision: Decision) -> Result<Denial, Decision> {
-        let denial = Denial::of(decision, Instant::now())?;
+    fn retry(&self, decision: Decision) -> Result<QueuedDenial, Decision> {
+        let denial = QueuedDenial::of(decision, Instant::now())?;
         match self
             .deadline
             .is_none_or(|deadline| denial.turn_at <= deadline)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
 
 use super::{
-    queue::Denial,
+    queue::QueuedDenial,
     tests::{BUCKET, MS, PausedStore, QUEUE, waiter},
     *,
 };
@@ -263,7 +263,7 @@ async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
         let decision = limiter.check("k").await.unwrap();
         assert!(decision.is_denied());
         let now = Instant::now();
-        let denial = Denial::of(decision, now).unwrap();
+        let denial = QueuedDenial::of(decision, now).unwrap();
         for (ahead, ms) in expected.into_iter().enumerate() {
             assert_eq!(
                 denial.earliest_behind(ahead),

@@ -34,19 +34,19 @@ struct WaitQueue {
     policies: PolicySet,
     queue: Arc<Fifo>,
     /// The latest denial that the first caller received.
-    last_denial: Option<Denial>,
+    last_denial: Option<QueuedDenial>,
 }
 
 /// A denial, and the times of the next attempt and of the turn.
 #[derive(Clone, Debug)]
-pub(super) struct Denial {
+pub(super) struct QueuedDenial {
     pub(super) decision: Decision,
     pub(super) retry_at: Instant,
     /// The earliest turn of the caller, if nobody else spends: in a queue, after all that is in it.
     pub(super) turn_at: Instant,
 }
 
-impl Denial {
+impl QueuedDenial {
     /// Creates the denial that arrived at `now`. The error is an admission, or a denial whose turn
     /// never comes.
     pub(super) fn of(decision: Decision, now: Instant) -> Result<Self, Decision> {
@@ -122,11 +122,11 @@ impl WaitQueues {
         key: &'a Key,
         policies: &'a PolicySet,
         deadline: Option<Instant>,
-    ) -> Result<QueueTicket<'a>, Option<Box<Denial>>> {
+    ) -> Result<QueueTicket<'a>, Option<Box<QueuedDenial>>> {
         let mut queues = self.queues.lock();
         let queue = queues.get(key).and_then(|queues| queues.find(policies));
         let denial = queue.and_then(|queue| queue.last_denial.as_ref());
-        let is_too_late = |queue: &WaitQueue, denial: &Denial| {
+        let is_too_late = |queue: &WaitQueue, denial: &QueuedDenial| {
             deadline
                 .is_some_and(|deadline| denial.earliest_behind(queue.queue.callers()) > deadline)
         };
@@ -175,7 +175,7 @@ impl KeyQueues {
 
 impl QueueTicket<'_> {
     /// Stores the denial of the first caller for the callers behind it.
-    pub(super) fn set_last_denial(&self, denial: Denial) {
+    pub(super) fn set_last_denial(&self, denial: QueuedDenial) {
         if let Some(queue) = self
             .queues
             .queues
@@ -187,7 +187,7 @@ impl QueueTicket<'_> {
         }
     }
 
-    pub(super) fn last_denial(&self) -> Option<Denial> {
+    pub(super) fn last_denial(&self) -> Option<QueuedDenial> {
         self.queues
             .queues
             .lock()

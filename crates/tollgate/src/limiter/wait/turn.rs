@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::refund;
 use crate::{
     Decision, Key, Limiter,
-    limiter::metrics::Waiting,
+    limiter::metrics::WaitingGauge,
     store::{CheckFuture, StoreFuture},
 };
 
@@ -41,18 +41,18 @@ use crate::{
 ///
 /// Panics outside of a tokio runtime with timers, unless the delay is zero.
 pub async fn leave_queues<T>(delay: Duration, held: T, give_back: impl FnOnce(T)) -> T {
-    let mut place = Place(Some((held, give_back)));
+    let mut place = HeldPlace(Some((held, give_back)));
     if !delay.is_zero() {
-        let _waiting = Waiting::new();
+        let _waiting = WaitingGauge::new();
         sleep(delay).await;
     }
     place.0.take().expect("what is held is taken once").0
 }
 
 /// What a request in a queue holds, and how it is given back.
-struct Place<T, F: FnOnce(T)>(Option<(T, F)>);
+struct HeldPlace<T, F: FnOnce(T)>(Option<(T, F)>);
 
-impl<T, F: FnOnce(T)> Drop for Place<T, F> {
+impl<T, F: FnOnce(T)> Drop for HeldPlace<T, F> {
     fn drop(&mut self) {
         if let Some((held, give_back)) = self.0.take() {
             give_back(held);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Error, Policy};
 
-pub(crate) type State = Window<Calendar>;
+pub(crate) type CalendarWindowState = Window<Calendar>;
 
 /// Opens windows with the periods of a calendar.
 ///

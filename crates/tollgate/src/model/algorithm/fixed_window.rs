@@ -5,7 +5,7 @@
 use super::window::{Opening, Window};
 use crate::Policy;
 
-pub(crate) type State = Window<Aligned>;
+pub(crate) type FixedWindowState = Window<Aligned>;
 
 /// Opens windows at multiples of their period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

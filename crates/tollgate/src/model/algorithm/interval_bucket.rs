@@ -16,13 +16,13 @@ use crate::{
 
 /// The start of the current period, and the units missing from the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct State {
+pub(crate) struct IntervalBucketState {
     start_us: u64,
     /// A stored state in debt is [marked](MARK) here.
     used: u64,
 }
 
-impl State {
+impl IntervalBucketState {
     /// Adds the units of the refills by `now_us`. Returns whether the period began after it.
     fn refill(self, quota: &Quota, now_us: u64) -> (Self, bool) {
         let start_us = self.start_us.min(now_us);
@@ -64,7 +64,7 @@ impl State {
     }
 }
 
-impl Meter for State {
+impl Meter for IntervalBucketState {
     const IS_CUT_WHEN_READ: bool = true;
 
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {

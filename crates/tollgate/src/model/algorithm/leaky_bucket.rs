@@ -13,7 +13,7 @@
 use super::{
     Meter, Refund, StoredState,
     debt::{MARK, MOST_BURSTS},
-    rate::{Rate, converted, kept_words},
+    rate::{StoredRate, converted, kept_words},
     stored::{self, unmarked, whole},
     table::{Numbers, Words},
 };
@@ -21,8 +21,6 @@ use crate::{
     Policy, Quota,
     model::{charge::Ask, quota::Span},
 };
-
-pub(crate) type State = Bucket;
 
 /// The time at which the bucket is full again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -152,7 +150,7 @@ impl Meter for Bucket {
 
     fn mark_held(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool) {
         let (whole, part) = self.ahead(now_us);
-        let is_in_debt = (whole, part) > Rate::of(policy, other).top();
+        let is_in_debt = (whole, part) > StoredRate::of(policy, other).top();
         if part < MARK && (was_marked && (whole, part) > (0, 0) || is_in_debt) {
             self.part += MARK;
         }
@@ -176,7 +174,7 @@ impl Meter for Bucket {
     /// Takes back nothing that others charged beyond the most. At another rate it is not known
     /// whether that is a debt, so it is marked as one.
     fn owe(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool {
-        let (rate, ahead) = (Rate::of(policy, other), self.ahead(now_us));
+        let (rate, ahead) = (StoredRate::of(policy, other), self.ahead(now_us));
         let (whole, part) = add(rate.quota, ahead, rate.charged(cost))
             .min(rate.most())
             .max(ahead);
@@ -200,7 +198,7 @@ impl Meter for Bucket {
     }
 
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        let rate = Rate::of(refund.policy, refund.other);
+        let rate = StoredRate::of(refund.policy, refund.other);
         let is_last = refund
             .end
             .is_none_or(|end| !rate.is_other() && self.ends_at(end));

@@ -22,7 +22,7 @@ pub(crate) struct LockTimes {
 /// Counts the failures of a key, on the heap: nearly every key has failed nothing, and its state
 /// stays small.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct State(Option<Box<Failures>>);
+pub(crate) struct LockoutState(Option<Box<Failures>>);
 
 /// The failures of a key, and its lockouts.
 ///
@@ -149,7 +149,7 @@ impl Failures {
     }
 }
 
-impl State {
+impl LockoutState {
     fn get(&self) -> Failures {
         self.0.as_deref().copied().unwrap_or_default()
     }
@@ -161,7 +161,7 @@ impl State {
     }
 }
 
-impl Meter for State {
+impl Meter for LockoutState {
     #[inline]
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let Some(mut failures) = self.0.clone() else {

@@ -127,7 +127,7 @@ table! { $
     /// mathematically the same.
     #[doc(alias = "gcra")]
     #[doc(alias = "replenish rate")]
-    TokenBucket => token_bucket, "t1",
+    TokenBucket => token_bucket::TokenBucketState, "t1",
         Facts { is_parted: true, ..Facts::VIRTUAL };
 
     /// Adds n units at once every period W, up to b.
@@ -137,7 +137,7 @@ table! { $
     /// [`Policy::interval_bucket`](crate::Policy::interval_bucket).
     #[doc(alias = "burst fill")]
     #[doc(alias = "refill at intervals")]
-    IntervalBucket => interval_bucket, "i1",
+    IntervalBucket => interval_bucket::IntervalBucketState, "i1",
         Facts::BUCKET;
 
     /// Queues up to b units and releases one unit every W/n.
@@ -147,14 +147,14 @@ table! { $
     /// [`Policy::leaky_bucket`](crate::Policy::leaky_bucket).
     #[doc(alias = "queue")]
     #[doc(alias = "traffic shaping")]
-    LeakyBucket => leaky_bucket, "l1",
+    LeakyBucket => leaky_bucket::Bucket, "l1",
         Facts { is_queue: true, is_leasable: false, ..Facts::VIRTUAL };
 
     /// Counts units in windows that start at multiples of W since the Unix epoch.
     ///
     /// All clients get their new quota at the same moment. See
     /// [`Policy::fixed_window`](crate::Policy::fixed_window).
-    FixedWindow => fixed_window, "f1",
+    FixedWindow => fixed_window::FixedWindowState, "f1",
         Facts::WINDOW;
 
     /// Counts units in periods of the calendar: local days, weeks, months or years.
@@ -171,7 +171,7 @@ table! { $
         /// Sets the local time at which the periods begin. `None` for the first midnight of the
         /// unit.
         anchor: Option<crate::Anchor> = None,
-    } => calendar_window, "c1",
+    } => calendar_window::CalendarWindowState, "c1",
         Facts {
             parse: Some(calendar_window::parse),
             ..Facts::WINDOW
@@ -181,7 +181,7 @@ table! { $
     ///
     /// It counts as `INCR` with `EXPIRE` does. See
     /// [`Policy::window_from_first_hit`](crate::Policy::window_from_first_hit).
-    WindowFromFirstHit => window_from_first_hit, "h1",
+    WindowFromFirstHit => window_from_first_hit::WindowFromFirstHitState, "h1",
         Facts::WINDOW;
 
     /// Counts the current window in full, and the previous window in proportion to its part within
@@ -191,7 +191,7 @@ table! { $
     /// [`Policy::sliding_window`](crate::Policy::sliding_window).
     #[doc(alias = "sliding window counter")]
     #[doc(alias = "two counters")]
-    SlidingWindow => sliding_window, "w1",
+    SlidingWindow => sliding_window::SlidingWindowState, "w1",
         Facts { words: 3, ..Facts::WINDOW };
 
     /// Divides W into m sub-windows and counts the current one and the m before it in full.
@@ -202,7 +202,7 @@ table! { $
     SlidingBuckets {
         /// Sets the number of sub-windows, m: 1 to 1000, and at most the microseconds in W.
         buckets: u16 = 10,
-    } => sliding_buckets, "b1",
+    } => sliding_buckets::SlidingBucketsState, "b1",
         Facts {
             words: 4,
             parse: Some(sliding_buckets::parse),
@@ -213,7 +213,7 @@ table! { $
     ///
     /// n is at most 100 000, because each unit takes about 11 bytes in Redis. See
     /// [`Policy::sliding_log`](crate::Policy::sliding_log).
-    SlidingLog => sliding_log, "s1",
+    SlidingLog => sliding_log::SlidingLogState, "s1",
         Facts { words: 4, is_tagged: true, ..Facts::WINDOW };
 
     /// Denies for a time after n failures in a window of length W, which opens with the first
@@ -229,7 +229,7 @@ table! { $
         /// Sets the longest time of a lockout, and the time after which lockouts are forgotten:
         /// `first` to 3650 days.
         longest: std::time::Duration = std::time::Duration::from_secs(3_600),
-    } => lockout, "k1",
+    } => lockout::LockoutState, "k1",
         Facts {
             words: 4,
             is_leasable: false,

@@ -19,13 +19,13 @@ use crate::{
 ///
 /// A settlement may come with a quota that is not in force any more. It then changes nothing but
 /// its own units: what is stored is not cut to the burst of its quota, and keeps its rate.
-pub(super) struct Rate<'a> {
+pub(super) struct StoredRate<'a> {
     pub(super) quota: &'a Quota,
     /// The time of a unit at which the bucket was stored, if it is another one.
     other: Option<f64>,
 }
 
-impl<'a> Rate<'a> {
+impl<'a> StoredRate<'a> {
     pub(super) fn of(policy: &'a Policy, other: Option<f64>) -> Self {
         Self {
             quota: policy.quota_ref(),

@@ -35,7 +35,7 @@ impl Buckets {
 
 /// The buckets that are not empty. `None` is a fresh state.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct State(Option<Box<Filled>>);
+pub(crate) struct SlidingBucketsState(Option<Box<Filled>>);
 
 #[derive(Clone, Debug)]
 struct Filled {
@@ -56,7 +56,7 @@ impl PartialEq for Filled {
     }
 }
 
-impl Meter for State {
+impl Meter for SlidingBucketsState {
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let layout = policy.buckets();
         let Some(filled) = &mut self.0 else {

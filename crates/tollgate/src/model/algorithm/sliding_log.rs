@@ -17,7 +17,7 @@ const MOST_OWED: u64 = 100_000;
 
 /// The admitted units. `None` is a fresh state.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct State(Option<Box<Log>>);
+pub(crate) struct SlidingLogState(Option<Box<Log>>);
 
 #[derive(Clone, Debug)]
 struct Log {
@@ -33,7 +33,7 @@ impl PartialEq for Log {
     }
 }
 
-impl State {
+impl SlidingLogState {
     /// Returns the entries that count at `now_us`, newest first.
     pub(crate) fn entries(
         &self,
@@ -47,7 +47,7 @@ impl State {
     }
 }
 
-impl Meter for State {
+impl Meter for SlidingLogState {
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let quota = policy.quota_ref();
         let Some(log) = &mut self.0 else {

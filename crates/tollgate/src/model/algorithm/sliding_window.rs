@@ -15,7 +15,7 @@ use crate::{Policy, Quota, model::charge::Ask};
 
 /// An aligned window, and the units spent in it and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct State {
+pub(crate) struct SlidingWindowState {
     /// A stored state in debt is [marked](IN_DEBT) here.
     start_us: u64,
     current: u32,
@@ -25,7 +25,7 @@ pub(crate) struct State {
 /// Marks a stored window that is in debt, or follows one that is. No time reaches it.
 const IN_DEBT: u64 = 1 << 63;
 
-impl State {
+impl SlidingWindowState {
     /// Returns the units spent in this window and in the previous one.
     fn counts(&self) -> (u64, u64) {
         (self.current.into(), self.previous.into())
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-impl Meter for State {
+impl Meter for SlidingWindowState {
     const ADMITS_IN_DEBT: bool = true;
     const IS_CUT_WHEN_READ: bool = true;
 

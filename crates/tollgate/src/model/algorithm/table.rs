@@ -91,7 +91,7 @@ macro_rules! table {
             $(#[$meta:meta])*
             $([$feature:literal])? $Variant:ident
             $({ $($(#[$field_doc:meta])* $field:ident: $Type:ty = $sample:expr,)+ })?
-            => $file:ident, $tag:literal, $facts:expr;
+            => $file:ident::$State:ident, $tag:literal, $facts:expr;
         )*
     ) => {
         $(#[$doc])*
@@ -106,14 +106,14 @@ macro_rules! table {
         /// The state of one policy for one key.
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) enum State {
-            $($(#[cfg(feature = $feature)])? $Variant($file::State),)*
+            $($(#[cfg(feature = $feature)])? $Variant($file::$State),)*
         }
 
         $(
             $(#[cfg(feature = $feature)])?
-            impl From<$file::State> for State {
+            impl From<$file::$State> for State {
                 #[inline]
-                fn from(state: $file::State) -> Self {
+                fn from(state: $file::$State) -> Self {
                     Self::$Variant(state)
                 }
             }
@@ -167,7 +167,7 @@ macro_rules! table {
                     $(
                         $(#[cfg(feature = $feature)])?
                         $d crate::Algorithm::$Variant { .. } => {
-                            type $d Meter = $d crate::model::algorithm::$file::State;
+                            type $d Meter = $d crate::model::algorithm::$file::$State;
                             $d run
                         }
                     )*

@@ -8,7 +8,7 @@ use super::{
     Meter, Refund, StoredState,
     debt::MOST_BURSTS,
     leaky_bucket::{self, Bucket, add, beyond_us, bursts, ceiling_within},
-    rate::{Rate, kept_words},
+    rate::{StoredRate, kept_words},
     stored::doubles,
     table::{Numbers, PolicyLevel, Words},
     trace::{Trace, Traced},
@@ -20,12 +20,12 @@ use crate::{
 
 /// A bucket, and its trace if it has one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum TokenBucketState {
     Plain(Bucket),
     Traced(Box<Traced>),
 }
 
-impl State {
+impl TokenBucketState {
     fn bucket(&self) -> &Bucket {
         match self {
             Self::Plain(bucket) => bucket,
@@ -66,7 +66,7 @@ fn ceiling(policy: &Policy, ask: Ask) -> Span {
     })
 }
 
-impl Meter for State {
+impl Meter for TokenBucketState {
     #[inline]
     fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> (Self, bool) {
         match *self {
@@ -131,7 +131,7 @@ impl Meter for State {
     }
 
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        let rate = Rate::of(refund.policy, refund.other);
+        let rate = StoredRate::of(refund.policy, refund.other);
         self.with_trace(|state| state.refund(&rate, refund));
         true
     }
@@ -254,13 +254,13 @@ impl Meter for State {
     }
 }
 
-impl Default for State {
+impl Default for TokenBucketState {
     fn default() -> Self {
         Self::Plain(Bucket::default())
     }
 }
 
-impl From<Traced> for State {
+impl From<Traced> for TokenBucketState {
     fn from(state: Traced) -> Self {
         match state.trace {
             Some(_) => Self::Traced(Box::new(state)),

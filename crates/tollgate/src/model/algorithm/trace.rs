@@ -13,7 +13,7 @@ use super::{
     Meter, Refund,
     debt::{MOST_BURSTS, MOST_US},
     leaky_bucket::Bucket,
-    rate::Rate,
+    rate::StoredRate,
     stored::{self, whole},
 };
 use crate::{Policy, Quota};
@@ -94,7 +94,7 @@ impl Traced {
 
     /// Returns units to a held bucket. Of a request that left a debt only the last places are taken
     /// back.
-    pub(super) fn refund(&mut self, rate: &Rate<'_>, refund: &Refund<'_>) {
+    pub(super) fn refund(&mut self, rate: &StoredRate<'_>, refund: &Refund<'_>) {
         let Refund {
             now_us,
             spent_us,

@@ -4,7 +4,7 @@
 use super::window::{Opening, Window};
 use crate::Policy;
 
-pub(crate) type State = Window<Hit>;
+pub(crate) type WindowFromFirstHitState = Window<Hit>;
 
 /// Opens a window with the first request that finds none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

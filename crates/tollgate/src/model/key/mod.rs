@@ -186,7 +186,7 @@ impl Key {
 
     /// Creates a key of formatted text that needs no escapes.
     fn written(text: fmt::Arguments<'_>) -> Self {
-        let mut buffer = Text(Buffer::new());
+        let mut buffer = KeyText(Buffer::new());
         // Writing to memory cannot fail.
         let _ = buffer.write_fmt(text);
         Self::from_text(&buffer.0)
@@ -357,9 +357,9 @@ impl Ord for Key {
 }
 
 /// A buffer to which formatted text can be written.
-struct Text(Buffer);
+struct KeyText(Buffer);
 
-impl fmt::Write for Text {
+impl fmt::Write for KeyText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())

@@ -41,14 +41,14 @@ const LEAST_UNITS: u64 = 8;
 
 /// The condition that the terms of a policy do not meet.
 #[derive(Clone, Copy)]
-pub(crate) struct Unmet {
+pub(crate) struct InvalidLease {
     pub(crate) text: &'static str,
-    of: Field,
+    of: LeaseField,
 }
 
 /// Selects the value that an error shows.
 #[derive(Clone, Copy)]
-enum Field {
+enum LeaseField {
     Generation,
     Share,
     Algorithm,
@@ -112,38 +112,42 @@ impl Lease {
     }
 
     /// Tests whether a policy may have these terms.
-    pub(crate) const fn checked(self, algorithm: Algorithm, quota: &Quota) -> Result<Terms, Unmet> {
+    pub(crate) const fn checked(
+        self,
+        algorithm: Algorithm,
+        quota: &Quota,
+    ) -> Result<Terms, InvalidLease> {
         let ms = self.generation.as_millis();
         let is_whole = self.generation.subsec_nanos().is_multiple_of(1_000_000);
         let (text, of) = if ms < GENERATION_MS[0] || ms > GENERATION_MS[1] || !is_whole {
             (
                 "lease generation must be 100 ms to 60 s, in whole milliseconds",
-                Field::Generation,
+                LeaseField::Generation,
             )
         } else if self.share == 0 {
             (
                 "lease share must be at least 1: one share-th of the burst may be outstanding",
-                Field::Share,
+                LeaseField::Share,
             )
         } else if algorithm.is_queue() {
             (
                 "a leaky bucket cannot be leased: a leased unit has no place in its queue",
-                Field::Algorithm,
+                LeaseField::Algorithm,
             )
         } else if !algorithm.is_leasable() {
             (
                 "a lockout cannot be leased: it has no units to give away",
-                Field::Algorithm,
+                LeaseField::Algorithm,
             )
         } else if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {
             (
                 "lease share of the burst must be at least 8 units",
-                Field::Burst,
+                LeaseField::Burst,
             )
         } else {
             return Ok(Terms::new(ms as u16, self.share));
         };
-        Err(Unmet { text, of })
+        Err(InvalidLease { text, of })
     }
 }
 
@@ -154,16 +158,18 @@ impl Default for Lease {
     }
 }
 
-impl Unmet {
+impl InvalidLease {
     /// Returns the error, which names the refused value.
     #[cold]
     pub(crate) fn error(self, lease: Lease, name: &str, quota: &Quota) -> Error {
         let text = self.text;
         Error::config(match self.of {
-            Field::Generation => format!("{text}, got {:?} in policy {name}", lease.generation),
-            Field::Share => format!("{text}, got 0 in policy {name}"),
-            Field::Algorithm => format!("{text}, in policy {name}"),
-            Field::Burst => format!(
+            LeaseField::Generation => {
+                format!("{text}, got {:?} in policy {name}", lease.generation)
+            }
+            LeaseField::Share => format!("{text}, got 0 in policy {name}"),
+            LeaseField::Algorithm => format!("{text}, in policy {name}"),
+            LeaseField::Burst => format!(
                 "{text}, got {} (1/{} of {quota:?}) in policy {name}",
                 lease.most(quota),
                 lease.share

@@ -8,14 +8,14 @@ use crate::{Algorithm, Error, Quota, model::quota::MAX_PERIOD_US};
 
 /// The condition that a policy does not meet.
 #[derive(Clone, Copy)]
-pub(super) struct Unmet {
+pub(super) struct InvalidPolicy {
     pub(super) text: &'static str,
-    of: Field,
+    of: PolicyField,
 }
 
 /// Selects the value that an error shows.
 #[derive(Clone, Copy)]
-enum Field {
+enum PolicyField {
     Name,
     Algorithm,
     Quota,
@@ -31,14 +31,14 @@ const MAX_LOG: u64 = 100_000;
 /// whose counters have four bytes.
 const MAX_COUNTER: u64 = u32::MAX as u64;
 
-impl Unmet {
+impl InvalidPolicy {
     const fn quota(text: &'static str) -> Self {
-        let of = Field::Quota;
+        let of = PolicyField::Quota;
         Self { text, of }
     }
 
     const fn algorithm(text: &'static str) -> Self {
-        let of = Field::Algorithm;
+        let of = PolicyField::Algorithm;
         Self { text, of }
     }
 
@@ -46,44 +46,48 @@ impl Unmet {
     pub(super) fn error(self, name: &str, algorithm: Algorithm, quota: Quota) -> Error {
         let text = self.text;
         Error::config(match self.of {
-            Field::Name => format!("{text}, got {name:?}"),
-            Field::Algorithm => format!("{text}, got {algorithm:?} in policy {name}"),
-            Field::Quota => format!("{text}, got {quota:?} in policy {name}"),
+            PolicyField::Name => format!("{text}, got {name:?}"),
+            PolicyField::Algorithm => format!("{text}, got {algorithm:?} in policy {name}"),
+            PolicyField::Quota => format!("{text}, got {quota:?} in policy {name}"),
         })
     }
 }
 
 /// Tests whether a policy may have this name, algorithm and quota.
-pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Result<(), Unmet> {
+pub(super) const fn check(
+    name: &[u8],
+    algorithm: Algorithm,
+    quota: Quota,
+) -> Result<(), InvalidPolicy> {
     if !is_name(name) {
-        return Err(Unmet {
+        return Err(InvalidPolicy {
             text: "policy name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /",
-            of: Field::Name,
+            of: PolicyField::Name,
         });
     }
     if !algorithm.has_burst() && quota.burst() != quota.amount() {
-        return Err(Unmet::quota(
+        return Err(InvalidPolicy::quota(
             "policy quota burst must equal its amount: only the bucket algorithms have a burst",
         ));
     }
     Err(match algorithm {
-        Algorithm::SlidingWindow if quota.amount() > MAX_COUNTER => {
-            Unmet::quota("policy quota amount must be at most 4294967295 for a sliding window")
-        }
+        Algorithm::SlidingWindow if quota.amount() > MAX_COUNTER => InvalidPolicy::quota(
+            "policy quota amount must be at most 4294967295 for a sliding window",
+        ),
         Algorithm::SlidingBuckets { buckets } if buckets == 0 || buckets > MAX_BUCKETS => {
-            Unmet::algorithm("policy buckets must be 1 to 1000")
+            InvalidPolicy::algorithm("policy buckets must be 1 to 1000")
         }
         Algorithm::SlidingBuckets { buckets } if buckets as u64 > quota.period_us() => {
-            Unmet::quota("policy buckets must not exceed the period in microseconds")
+            InvalidPolicy::quota("policy buckets must not exceed the period in microseconds")
         }
-        Algorithm::SlidingBuckets { .. } if quota.amount() > MAX_COUNTER => {
-            Unmet::quota("policy quota amount must be at most 4294967295 for sliding buckets")
-        }
+        Algorithm::SlidingBuckets { .. } if quota.amount() > MAX_COUNTER => InvalidPolicy::quota(
+            "policy quota amount must be at most 4294967295 for sliding buckets",
+        ),
         Algorithm::SlidingLog if quota.amount() > MAX_LOG => {
-            Unmet::quota("policy quota amount must be at most 100000 for a sliding log")
+            InvalidPolicy::quota("policy quota amount must be at most 100000 for a sliding log")
         }
         Algorithm::Lockout { first, longest } if !are_lock_times(first, longest) => {
-            Unmet::algorithm(
+            InvalidPolicy::algorithm(
                 "policy lockout times must be whole microseconds of 1 µs to 3650 days, and the first one at most the longest",
             )
         }
@@ -91,10 +95,10 @@ pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Re
         Algorithm::CalendarWindow { unit, anchor, .. } => {
             let nominal = unit.nominal().as_micros() as u64;
             match anchor {
-                None if nominal != quota.period_us() => Unmet::quota(
+                None if nominal != quota.period_us() => InvalidPolicy::quota(
                     "policy quota period must be that of its calendar unit: 1 day, 7 days, 30 days (month) or 365 days (year)",
                 ),
-                Some(_) if !quota.period_us().is_multiple_of(nominal) => Unmet::quota(
+                Some(_) if !quota.period_us().is_multiple_of(nominal) => InvalidPolicy::quota(
                     "policy quota period must be a multiple of its calendar unit: 1 day, 7 days, 30 days (month) or 365 days (year)",
                 ),
                 _ => return Ok(()),

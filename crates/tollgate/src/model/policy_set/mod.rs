@@ -65,11 +65,11 @@ struct Set {
     /// What a store derives from this set, at its first call.
     derived: OnceLock<Arc<Derived>>,
     /// The share of one replica, computed by the first check in an outage.
-    share: ArcSwapOption<Share>,
+    share: ArcSwapOption<ReplicaShare>,
 }
 
 /// The set that each of several replicas enforces alone during an outage.
-struct Share {
+struct ReplicaShare {
     replicas: NonZeroU32,
     policies: PolicySet,
 }
@@ -198,7 +198,7 @@ impl PolicySet {
                 .map(|policy| Arc::new(policy.share(replicas.get())))
                 .collect(),
         );
-        let share = Arc::new(Share { replicas, policies });
+        let share = Arc::new(ReplicaShare { replicas, policies });
         self.0.share.store(Some(Arc::clone(&share)));
         decide(&share.policies)
     }

@@ -76,14 +76,14 @@ pub(crate) const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
 
 /// The condition that a quota does not meet.
 #[derive(Clone, Copy)]
-struct Unmet {
+struct InvalidQuota {
     text: &'static str,
-    of: Field,
+    of: QuotaField,
 }
 
 /// Selects the value that an error shows.
 #[derive(Clone, Copy)]
-enum Field {
+enum QuotaField {
     Amount,
     Period,
     Burst,
@@ -296,35 +296,38 @@ impl Quota {
         Self::of(0, 0, self.period_us)
     }
 
-    const fn checked(amount: u64, period: Duration, burst: u64) -> Result<Self, Unmet> {
+    const fn checked(amount: u64, period: Duration, burst: u64) -> Result<Self, InvalidQuota> {
         let period_us = period.as_micros();
         let (text, of) = if amount > MAX_AMOUNT {
             (
                 "quota amount must be at most 999999999999999",
-                Field::Amount,
+                QuotaField::Amount,
             )
         } else if burst == 0 && amount > 0 {
-            ("quota burst must be at least 1", Field::Burst)
+            ("quota burst must be at least 1", QuotaField::Burst)
         } else if burst > MAX_AMOUNT {
-            ("quota burst must be at most 999999999999999", Field::Burst)
+            (
+                "quota burst must be at most 999999999999999",
+                QuotaField::Burst,
+            )
         } else if period_us == 0 {
-            ("quota period must be at least 1 µs", Field::Period)
+            ("quota period must be at least 1 µs", QuotaField::Period)
         } else if period_us > MAX_PERIOD_US as u128 {
             (
                 "quota period must be at most 10 years (3650 days)",
-                Field::Period,
+                QuotaField::Period,
             )
         } else if amount == 0 {
             return Ok(Self::of(0, 0, period_us as u64));
         } else if period_us * burst as u128 / amount as u128 > MAX_PERIOD_US as u128 {
             (
                 "quota burst takes too long to refill: burst × period / amount must be at most 10 years",
-                Field::Drain,
+                QuotaField::Drain,
             )
         } else {
             return Ok(Self::of(amount, burst, period_us as u64));
         };
-        Err(Unmet { text, of })
+        Err(InvalidQuota { text, of })
     }
 
     const fn of(amount: u64, burst: u64, period_us: u64) -> Self {
@@ -348,12 +351,12 @@ impl Quota {
         }
     }
 
-    fn error(unmet: Unmet, amount: u64, period: Duration, burst: u64) -> Error {
+    fn error(unmet: InvalidQuota, amount: u64, period: Duration, burst: u64) -> Error {
         let got = match unmet.of {
-            Field::Amount => format!("{amount}"),
-            Field::Period => format!("{period:?}"),
-            Field::Burst => format!("{burst}"),
-            Field::Drain => format!("burst {burst} at {amount} per {period:?}"),
+            QuotaField::Amount => format!("{amount}"),
+            QuotaField::Period => format!("{period:?}"),
+            QuotaField::Burst => format!("{burst}"),
+            QuotaField::Drain => format!("burst {burst} at {amount} per {period:?}"),
         };
         Error::config(format!("{}, got {got}", unmet.text))
     }

@@ -35,7 +35,7 @@ pub(in crate::redis) struct Cluster {
     config: StoreConfig,
     pub(super) connect_timeout: Duration,
     seeds: Vec<Address>,
-    known: ArcSwap<Known>,
+    known: ArcSwap<KnownCluster>,
     /// Held while the knowledge changes, so that each server has one connection.
     change: Lock<()>,
     /// The server that a redirect named last. It is asked first.
@@ -48,7 +48,7 @@ pub(in crate::redis) struct Cluster {
 /// The duty to refresh.
 const REFRESH: u32 = 1;
 
-struct Known {
+struct KnownCluster {
     map: SlotMap,
     /// A server has described the cluster.
     is_described: bool,
@@ -80,7 +80,7 @@ impl Cluster {
         config: StoreConfig,
         connect_timeout: Duration,
     ) -> Arc<Self> {
-        let known = Known {
+        let known = KnownCluster {
             map: SlotMap::empty(),
             is_described: false,
             failure: None,
@@ -176,7 +176,7 @@ impl Cluster {
 
     /// Notes that another server has the slot now.
     pub(super) fn slot_moved(self: &Arc<Self>, slot: u16, address: &Address) -> Result<(), Error> {
-        let is_known = |known: &Known| {
+        let is_known = |known: &KnownCluster| {
             let (owner, named) = (known.map.by_slot(slot), known.map.by_address(address));
             owner
                 .zip(named)
@@ -333,7 +333,7 @@ impl Cluster {
         let map = known
             .map
             .with_view(view, Instant::now(), |address| self.connect(address))?;
-        self.known.store(Arc::new(Known {
+        self.known.store(Arc::new(KnownCluster {
             map,
             is_described: true,
             failure: None,
@@ -344,7 +344,7 @@ impl Cluster {
     fn failed(&self, error: Error) {
         let _held = self.change.lock();
         let known = self.known.load();
-        let known = Known {
+        let known = KnownCluster {
             map: known.map.clone(),
             is_described: known.is_described,
             failure: Some(error),
@@ -357,7 +357,7 @@ impl Cluster {
         let known = self.known.load();
         let mut map = known.map.clone();
         let outcome = change(&mut map)?;
-        self.known.store(Arc::new(Known {
+        self.known.store(Arc::new(KnownCluster {
             map,
             is_described: known.is_described,
             failure: known.failure.clone(),

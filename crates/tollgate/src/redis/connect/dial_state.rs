@@ -16,10 +16,10 @@ pub(in crate::redis) struct DialState<C, W>(Arc<Shared<C, W>>);
 struct Shared<C, W> {
     /// The connection that is up, for a look without the lock. It changes under the lock.
     up: ArcSwapOption<C>,
-    inner: Lock<Inner<W>>,
+    inner: Lock<Dials<W>>,
 }
 
-struct Inner<W> {
+struct Dials<W> {
     /// The number of the dial that is under way, and with what callers wait for it.
     dialing: Option<(u64, W)>,
     /// The number of dials so far.
@@ -34,7 +34,7 @@ pub(in crate::redis) trait Numbered {
 }
 
 /// The way in which a caller gets the connection.
-pub(in crate::redis) enum Lookup<C, W> {
+pub(in crate::redis) enum ConnectionLookup<C, W> {
     Up(C),
     /// Another caller dials.
     Dialing(W),
@@ -51,7 +51,7 @@ pub(in crate::redis) struct Dial<C, W> {
 
 impl<C, W> DialState<C, W> {
     pub(in crate::redis) fn new() -> Self {
-        let inner = Lock::new(Inner {
+        let inner = Lock::new(Dials {
             dialing: None,
             dials: 0,
             first_to_server: 0,
@@ -85,7 +85,7 @@ impl<C, W> DialState<C, W> {
 
     /// Returns the dial without holding the lock: what the caller starts may end, and come back
     /// here, before it has begun.
-    fn begin(&self, inner: &mut Inner<W>, waiter: W) -> Dial<C, W> {
+    fn begin(&self, inner: &mut Dials<W>, waiter: W) -> Dial<C, W> {
         inner.dials += 1;
         inner.dialing = Some((inner.dials, waiter));
         self.0.up.store(None);
@@ -104,12 +104,12 @@ impl<C: Clone, W: Clone> DialState<C, W> {
 
     /// Returns the connection, or the one dial that makes it. If the caller has to dial, the others
     /// wait with `waiter`.
-    pub(in crate::redis) fn connection_or_dial(&self, waiter: &W) -> Lookup<C, W> {
+    pub(in crate::redis) fn connection_or_dial(&self, waiter: &W) -> ConnectionLookup<C, W> {
         let mut inner = self.0.inner.lock();
         match (self.connection(), &inner.dialing) {
-            (Some(connection), _) => Lookup::Up(connection),
-            (None, Some((_, waiter))) => Lookup::Dialing(waiter.clone()),
-            (None, None) => Lookup::Down(self.begin(&mut inner, waiter.clone())),
+            (Some(connection), _) => ConnectionLookup::Up(connection),
+            (None, Some((_, waiter))) => ConnectionLookup::Dialing(waiter.clone()),
+            (None, None) => ConnectionLookup::Down(self.begin(&mut inner, waiter.clone())),
         }
     }
 }
@@ -151,7 +151,7 @@ impl<C: Numbered, W> DialState<C, W> {
 
 impl<C, W> Shared<C, W> {
     /// Ends a dial or a connection, with this connection or with none.
-    fn end(&self, inner: &mut Inner<W>, connection: Option<C>) {
+    fn end(&self, inner: &mut Dials<W>, connection: Option<C>) {
         inner.dialing = None;
         self.up.store(connection.map(Arc::new));
     }

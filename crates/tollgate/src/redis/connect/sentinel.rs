@@ -34,7 +34,7 @@ pub(in crate::redis) struct Sentinels {
     template: ConnectionTemplate,
     /// The time that a Sentinel has to answer.
     answer_timeout: Duration,
-    known: Lock<Known>,
+    known: Lock<KnownMaster>,
     announcements: watch::Sender<Option<Address>>,
     follower: Background,
 }
@@ -50,7 +50,7 @@ struct Sentinel {
 
 /// The newest knowledge about the master.
 #[derive(Default)]
-struct Known {
+struct KnownMaster {
     /// The number of the newest decision. The Sentinels number their decisions.
     epoch: u64,
     /// The time since which most Sentinels have known only older decisions.
@@ -59,7 +59,7 @@ struct Known {
 }
 
 /// The answer of one Sentinel.
-struct Answer {
+struct SentinelAnswer {
     epoch: u64,
     master: Address,
 }
@@ -77,7 +77,7 @@ const LEARNING: Duration = Duration::from_secs(3);
 
 const SWITCH_CHANNEL: &str = "+switch-master";
 
-impl Known {
+impl KnownMaster {
     /// Returns whether the newest of several answers is believed.
     ///
     /// An older decision than the known one is not, at first: a Sentinel that was cut off, or that
@@ -86,7 +86,7 @@ impl Known {
     /// believed when `most` of the configured Sentinels answer, and have known nothing newer for
     /// [`LEARNING`]: a fail-over has the votes of most, and they hear of its end within that time.
     /// Even then a connection to `current` that works is not given up for another master.
-    fn believes(&mut self, newest: &Answer, most: bool, current: Option<&Address>) -> bool {
+    fn believes(&mut self, newest: &SentinelAnswer, most: bool, current: Option<&Address>) -> bool {
         if newest.epoch < self.epoch {
             if !most || current.is_some_and(|current| *current != newest.master) {
                 return false;
@@ -167,7 +167,7 @@ impl Sentinels {
     }
 
     /// Asks all Sentinels for the master, which is `current` as far as is known. Of several
-    /// answers, returns the one with the newest decision, if it is [believed](Known::believes).
+    /// answers, returns the one with the newest decision, if it is [believed](KnownMaster::believes).
     async fn ask(self: &Arc<Self>, current: Option<&Address>) -> Result<Address, Error> {
         let mut questions = JoinSet::new();
         for at in 0..self.sentinels.len() {
@@ -177,14 +177,14 @@ impl Sentinels {
             });
         }
         let known = self.known.lock().epoch;
-        let (mut newest, mut answers) = (None::<Answer>, 0);
+        let (mut newest, mut answers) = (None::<SentinelAnswer>, 0);
         let mut failure = None;
         let mut until = Instant::now() + self.answer_timeout * 2;
         while let Ok(Some(answer)) = timeout_at(until, questions.join_next()).await {
             match answer {
                 Ok(Ok(Ok(answer))) => {
                     answers += 1;
-                    let is_known = |answer: &Answer| answer.epoch >= known;
+                    let is_known = |answer: &SentinelAnswer| answer.epoch >= known;
                     // An older answer is not enough, so the others have all of their time.
                     if is_known(&answer) && !newest.as_ref().is_some_and(is_known) {
                         until = Instant::now() + GRACE;
@@ -219,7 +219,7 @@ impl Sentinels {
         }
     }
 
-    async fn ask_one(&self, at: usize) -> Result<Answer, Error> {
+    async fn ask_one(&self, at: usize) -> Result<SentinelAnswer, Error> {
         let Sentinel { dialer, connection } = &self.sentinels[at];
         let mut kept = connection.lock().await;
         if let Some(mut opened) = kept.take()
@@ -241,7 +241,7 @@ impl Sentinels {
         Opened {
             multiplexed, wire, ..
         }: &mut Opened,
-    ) -> Result<Answer, Error> {
+    ) -> Result<SentinelAnswer, Error> {
         wire.asks(2);
         let question = |what| {
             redis::cmd("SENTINEL")
@@ -267,7 +267,7 @@ impl Sentinels {
             .get("config-epoch")
             .and_then(|epoch| epoch.parse().ok())
             .unwrap_or(0);
-        Ok(Answer { epoch, master })
+        Ok(SentinelAnswer { epoch, master })
     }
 
     /// Returns the master that a Sentinel announced a short time ago.
@@ -430,8 +430,8 @@ mod tests {
 
     use super::*;
 
-    fn named(epoch: u64, host: &str) -> Answer {
-        Answer {
+    fn named(epoch: u64, host: &str) -> SentinelAnswer {
+        SentinelAnswer {
             epoch,
             master: (host.to_owned(), 6379),
         }
@@ -439,7 +439,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_older_decision_is_believed_once_most_sentinels_have_known_no_newer_one_for_long() {
-        let mut known = Known::default();
+        let mut known = KnownMaster::default();
         let (old, new) = (named(6, "old"), named(7, "new"));
         assert!(known.believes(&new, false, None), "one that is newer");
         for _ in 0..2 {
@@ -459,7 +459,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_older_decision_does_not_end_a_connection_that_works() {
-        let mut known = Known::default();
+        let mut known = KnownMaster::default();
         let (new, from_zero) = (named(7, "new"), named(0, "old"));
         assert!(known.believes(&new, true, None));
         for _ in 0..3 {

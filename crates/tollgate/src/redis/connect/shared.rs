@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     connection::{Connection, Wire},
-    dial_state::{Dial, DialState, Lookup, Numbered},
+    dial_state::{ConnectionLookup, Dial, DialState, Numbered},
     dialer::{Address, Dialer, Opened},
     pool::Pool,
     sentinel::Sentinels,
@@ -161,9 +161,9 @@ impl SharedConnection {
         let receiver = {
             let (sender, receiver) = watch::channel(None);
             match self.state.connection_or_dial(&receiver) {
-                Lookup::Up(connection) => return Ok(connection),
-                Lookup::Dialing(receiver) => receiver,
-                Lookup::Down(dial) => {
+                ConnectionLookup::Up(connection) => return Ok(connection),
+                ConnectionLookup::Dialing(receiver) => receiver,
+                ConnectionLookup::Down(dial) => {
                     self.start(dial, sender);
                     receiver
                 }

@@ -274,7 +274,7 @@ async fn requeue() {
 struct SentBatches {
     queue: Arc<Queue<QueuedCheck>>,
     /// The batches of each connection. There is more than one only while an old connection ends.
-    lanes: Vec<Lane>,
+    lanes: Vec<ConnectionBatches>,
     /// Groups that were certainly not executed, in the order in which they were sent, with their
     /// connection.
     refused: Option<(u64, Vec<Group>)>,
@@ -282,7 +282,7 @@ struct SentBatches {
 }
 
 /// The batches of one connection, oldest first. There is at least one.
-struct Lane {
+struct ConnectionBatches {
     connection: Connection,
     batches: VecDeque<SentBatch>,
 }
@@ -317,7 +317,7 @@ impl SentBatches {
     /// the outcome of some of its batches is still unknown. They may come back to the queue, and
     /// are then sent first.
     fn is_held(&self, connection: &Connection) -> bool {
-        let has_ended = |lane: &Lane| {
+        let has_ended = |lane: &ConnectionBatches| {
             lane.connection.number() != connection.number() && lane.connection.has_ended()
         };
         self.lanes.iter().any(has_ended)
@@ -392,7 +392,7 @@ impl SentBatches {
             .find(|lane| lane.connection.number() == connection.number())
         {
             Some(lane) => lane.batches.push_back(sent),
-            None => self.lanes.push(Lane {
+            None => self.lanes.push(ConnectionBatches {
                 connection: connection.clone(),
                 batches: VecDeque::from([sent]),
             }),

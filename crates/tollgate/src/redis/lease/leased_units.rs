@@ -68,7 +68,7 @@ impl Charges {
 }
 
 /// Keeps what this process knows of a key and a set of leased policies.
-struct Entry {
+struct LeasedKey {
     hash: u64,
     key: Key,
     policies: PolicySet,
@@ -76,21 +76,21 @@ struct Entry {
     demand: Demand,
     /// The times at which the server has charged units that were spent here.
     charges: Charges,
-    seen: Option<Seen>,
+    seen: Option<LastAnswer>,
     asked_us: u64,
     /// The checks since the entries of the shard were last thinned out.
     checks: u32,
 }
 
 /// The answer to the last call.
-struct Seen {
+struct LastAnswer {
     levels: PolicyLevels,
     at_us: u64,
     /// The time of the answer by the clock of this process.
     here_us: u64,
 }
 
-impl Entry {
+impl LeasedKey {
     fn new(hash: u64, check: &Check<'_>, now_us: u64) -> Self {
         Self {
             hash,
@@ -130,7 +130,7 @@ impl Entry {
 
     /// Notes the answer to a call.
     fn note(&mut self, decision: &Decision, here_us: u64) {
-        self.seen = Some(Seen {
+        self.seen = Some(LastAnswer {
             levels: decision.levels().clone(),
             at_us: decision.at_us(),
             here_us,
@@ -165,7 +165,7 @@ impl Entry {
     }
 }
 
-impl Seen {
+impl LastAnswer {
     /// Returns about the time of the server.
     fn server_us(&self, now_us: u64) -> u64 {
         self.at_us + now_us.saturating_sub(self.here_us)
@@ -276,14 +276,14 @@ fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
 ///
 /// A key has an entry while it is asked for. A lookup takes one lock of 64.
 pub(in crate::redis) struct LeasedUnits {
-    shards: Box<[Lock<Shard>]>,
+    shards: Box<[Lock<LeaseShard>]>,
     /// Goes on while the system sleeps: the server's clock does.
     clock: Clock,
 }
 
 #[derive(Default)]
-struct Shard {
-    entries: HashTable<Entry>,
+struct LeaseShard {
+    entries: HashTable<LeasedKey>,
     counts: LeaseCounts,
     /// The time at which the entries were last thinned out.
     thinned_us: u64,
@@ -291,7 +291,7 @@ struct Shard {
 
 /// Names a key that this process holds units of.
 #[derive(Clone, Debug)]
-pub(in crate::redis) struct Holder {
+pub(in crate::redis) struct LeaseHolder {
     pub(in crate::redis) policies: PolicySet,
     pub(in crate::redis) key: Key,
 }
@@ -387,7 +387,7 @@ impl LeasedUnits {
 
     /// Drops the entries that nobody has asked for during two generations, and lists the holders of
     /// units that nobody has asked for during half a generation.
-    pub(in crate::redis) fn sweep(&self) -> Vec<Holder> {
+    pub(in crate::redis) fn sweep(&self) -> Vec<LeaseHolder> {
         let now_us = self.now_us();
         let sweep = |at| {
             let mut shard = self.lock_at(at);
@@ -405,7 +405,7 @@ impl LeasedUnits {
     }
 
     /// Lists all keys that this process holds units of.
-    pub(in crate::redis) fn holders(&self) -> Vec<Holder> {
+    pub(in crate::redis) fn holders(&self) -> Vec<LeaseHolder> {
         let now_us = self.now_us();
         (0..SHARDS)
             .flat_map(|at| {
@@ -436,23 +436,23 @@ impl LeasedUnits {
         self.clock.now_us()
     }
 
-    fn lock(&self, hash: u64) -> MutexGuard<'_, Shard> {
+    fn lock(&self, hash: u64) -> MutexGuard<'_, LeaseShard> {
         self.lock_at((hash >> 32) as usize)
     }
 
-    fn lock_at(&self, at: usize) -> MutexGuard<'_, Shard> {
+    fn lock_at(&self, at: usize) -> MutexGuard<'_, LeaseShard> {
         self.shards[at % SHARDS].lock()
     }
 }
 
-impl Shard {
+impl LeaseShard {
     /// Returns the entry of a key, and the counts of the shard.
     fn find(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         hash: u64,
-    ) -> (Option<&mut Entry>, &mut LeaseCounts) {
+    ) -> (Option<&mut LeasedKey>, &mut LeaseCounts) {
         (
             self.entries
                 .find_mut(hash, |entry| entry.is_of(policies, key)),
@@ -471,14 +471,14 @@ impl Shard {
             });
         }
         if self.entries.len() < MOST {
-            let mut entry = Entry::new(hash, check, now_us);
+            let mut entry = LeasedKey::new(hash, check, now_us);
             entry.count(now_us, check.charge().cost.units());
             self.entries.insert_unique(hash, entry, |entry| entry.hash);
         }
     }
 
     /// Drops entries. Their units lapse at the server.
-    fn retain(&mut self, mut is_kept: impl FnMut(&mut Entry) -> bool) {
+    fn retain(&mut self, mut is_kept: impl FnMut(&mut LeasedKey) -> bool) {
         self.entries.retain(|entry| {
             let kept = is_kept(entry);
             if !kept {
@@ -492,10 +492,10 @@ impl Shard {
     fn holders(
         &self,
         now_us: u64,
-        mut is_listed: impl FnMut(&Entry) -> bool,
-    ) -> impl Iterator<Item = Holder> {
-        let holds = move |entry: &&Entry| entry.units.held(now_us) > 0 && is_listed(entry);
-        self.entries.iter().filter(holds).map(|entry| Holder {
+        mut is_listed: impl FnMut(&LeasedKey) -> bool,
+    ) -> impl Iterator<Item = LeaseHolder> {
+        let holds = move |entry: &&LeasedKey| entry.units.held(now_us) > 0 && is_listed(entry);
+        self.entries.iter().filter(holds).map(|entry| LeaseHolder {
             policies: entry.policies.clone(),
             key: entry.key.clone(),
         })

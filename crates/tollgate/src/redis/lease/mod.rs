@@ -26,4 +26,4 @@ mod leased_units;
 mod tests;
 
 pub use held_units::{Grant, HeldUnits, Report, Stamp, Stamps};
-pub(in crate::redis) use leased_units::{Holder, LeaseCall, LeasedUnits};
+pub(in crate::redis) use leased_units::{LeaseCall, LeaseHolder, LeasedUnits};

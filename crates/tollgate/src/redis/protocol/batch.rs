@@ -28,12 +28,12 @@ const DOUBLE: usize = size_of::<f64>();
 pub struct MixedArgs<'a> {
     packed: Vec<u8>,
     now: f64,
-    row: Option<Row<'a>>,
+    row: Option<EqualSubjects<'a>>,
 }
 
 /// The last subjects, if they differ in their costs alone: their other numbers are sent once.
 #[derive(Debug)]
-struct Row<'a> {
+struct EqualSubjects<'a> {
     policies: &'a PolicySet,
     /// The number of checks in the only run of each.
     count: usize,
@@ -85,7 +85,7 @@ impl<'a> MixedArgs<'a> {
             return push_charge(charge, policies, |number| self.push(number));
         }
         self.quotas(policies);
-        self.row = alone.map(|(_, count)| Row {
+        self.row = alone.map(|(_, count)| EqualSubjects {
             policies,
             count,
             at: self.packed.len(),

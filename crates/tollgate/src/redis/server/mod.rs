@@ -186,8 +186,8 @@ impl Server {
         text
     }
 
-    fn names<'a>(&self) -> Names<'a> {
-        Names {
+    fn names<'a>(&self) -> KeyNames<'a> {
+        KeyNames {
             text: self.begin_key(),
             head: self.key_head.len(),
             policy: None,
@@ -333,7 +333,7 @@ async fn follow_master(server: Weak<Server>, mut watch: MasterWatch) {
 
 /// Writes the keys of a call. Most keys of a batch have the policy of the one before, so the end that
 /// they have in common is written once.
-struct Names<'a> {
+struct KeyNames<'a> {
     /// Begins with the head of every key. Its rest is written again.
     text: Vec<u8>,
     head: usize,
@@ -342,7 +342,7 @@ struct Names<'a> {
     tail: Vec<u8>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> KeyNames<'a> {
     #[inline]
     fn add(&mut self, policy: &'a Policy, key: &Key, command: &mut Cmd) {
         if !self.policy.is_some_and(|last| ptr::eq(last, policy)) {

@@ -34,15 +34,15 @@ use crate::{
 ///
 /// The memory is allocated once. A lookup takes no lock.
 pub(crate) struct DenyCache {
-    table: EpochTable<Denial>,
+    table: EpochTable<RememberedDenial>,
     cap: Duration,
 }
 
 /// Marks the time before a check was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Epoch {
-    whole: table::Epoch,
-    shared: Option<table::Epoch>,
+    whole: table::PairEpoch,
+    shared: Option<table::PairEpoch>,
 }
 
 /// The hashes of a key.
@@ -74,9 +74,9 @@ impl KeyHash {
     }
 }
 
-struct Denial {
+struct RememberedDenial {
     key: Key,
-    shared: Option<table::Epoch>,
+    shared: Option<table::PairEpoch>,
     policies: PolicySet,
     charge: Charge,
     sent: Instant,
@@ -131,7 +131,7 @@ impl DenyCache {
     /// Returns the epoch of the parts of a key that other keys share: the outermost level, or those
     /// of all branches.
     #[inline]
-    fn shared_epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Option<table::Epoch> {
+    fn shared_epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Option<table::PairEpoch> {
         if check.key.has_branches() {
             return Some(self.epoch_of_branches(check.key, hash));
         }
@@ -142,7 +142,7 @@ impl DenyCache {
     /// Returns the sum of the epochs of all branches. None of them ever decreases, so a sum stays
     /// equal only while all do.
     #[cold]
-    fn epoch_of_branches(&self, key: &Key, hash: &KeyHash) -> table::Epoch {
+    fn epoch_of_branches(&self, key: &Key, hash: &KeyHash) -> table::PairEpoch {
         key.branches()
             .iter()
             .map(|branch| self.table.epoch(branch.level(1).hash(&hash.hasher)))
@@ -168,7 +168,7 @@ impl DenyCache {
         if until <= now() {
             return;
         }
-        let denial = Denial {
+        let denial = RememberedDenial {
             policies: decision.policies().clone(),
             charge: decision.charge().to_owned(),
             sent,
@@ -204,7 +204,7 @@ impl DenyCache {
     }
 }
 
-impl Denial {
+impl RememberedDenial {
     fn is_of(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> bool {
         self.key == *key && self.charge == charge && self.policies.is_same(policies)
     }

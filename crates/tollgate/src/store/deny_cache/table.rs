@@ -23,9 +23,9 @@ struct Pair<T> {
 
 /// Marks a time in the life of a pair: how often one of its keys was forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Epoch(u64);
+pub(crate) struct PairEpoch(u64);
 
-impl iter::Sum for Epoch {
+impl iter::Sum for PairEpoch {
     fn sum<I: Iterator<Item = Self>>(epochs: I) -> Self {
         Self(epochs.map(|Self(count)| count).fold(0, u64::wrapping_add))
     }
@@ -62,8 +62,8 @@ impl<T> EpochTable<T> {
 
     /// Returns the epoch of a key. Take it before the entry is requested.
     #[inline]
-    pub(crate) fn epoch(&self, hash: u64) -> Epoch {
-        Epoch(self.pair(hash).epoch.load(Ordering::Acquire))
+    pub(crate) fn epoch(&self, hash: u64) -> PairEpoch {
+        PairEpoch(self.pair(hash).epoch.load(Ordering::Acquire))
     }
 
     /// Inserts an entry that was requested at `epoch`, in place of the entry with the smallest
@@ -71,7 +71,7 @@ impl<T> EpochTable<T> {
     pub(crate) fn insert<K: Ord>(
         &self,
         hash: u64,
-        epoch: Epoch,
+        epoch: PairEpoch,
         one: T,
         rank: impl Fn(Option<&T>) -> K,
     ) {

@@ -287,7 +287,7 @@ struct Probe<S: Probed> {
 
 impl<S: Probed> Probe<S> {
     async fn run(mut self) {
-        let (mut outage, mut trips, mut quiet) = (Outage::default(), Trips::default(), 0);
+        let (mut outage, mut trips, mut quiet) = (Probes::default(), Trips::default(), 0);
         // The round trip of the probe that has just closed the breaker.
         let mut closing = None;
         loop {
@@ -299,7 +299,7 @@ impl<S: Probed> Probe<S> {
             if breaker.is_open() {
                 closing = outage.probe(&*server, &self.running).await;
                 match closing {
-                    Some(_) => outage = Outage::default(),
+                    Some(_) => outage = Probes::default(),
                     None => {
                         // What was measured was another server, or this one before the outage.
                         breaker.forget();
@@ -426,14 +426,14 @@ async fn measure<S: Probed>(
 }
 
 /// The probes of an open breaker.
-struct Outage<T> {
+struct Probes<T> {
     probes: u32,
     /// The next probe has no pause before it.
     is_at_once: bool,
     silent: Option<T>,
 }
 
-impl<T> Default for Outage<T> {
+impl<T> Default for Probes<T> {
     fn default() -> Self {
         Self {
             probes: 0,
@@ -443,7 +443,7 @@ impl<T> Default for Outage<T> {
     }
 }
 
-impl<T: Send> Outage<T> {
+impl<T: Send> Probes<T> {
     /// Probes the server after a pause, and listens meanwhile on the silent connection. Closes the
     /// breaker and returns the round trip when it answers.
     async fn probe(

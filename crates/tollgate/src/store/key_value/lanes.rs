@@ -54,7 +54,7 @@ pub(super) struct Lanes<K> {
     pub(super) presence: Presence,
     /// Processes count themselves, and show their limits.
     pub(super) is_shared: bool,
-    queue: Lock<Queue>,
+    queue: Lock<LaneQueue>,
     pub(super) hasher: RandomState,
     me: Weak<Self>,
 }
@@ -62,9 +62,9 @@ pub(super) struct Lanes<K> {
 /// The calls that wait, by the hashes of their keys. Calls of one key are decided in the order in
 /// which they came, and never in two lanes, where they would get in each other's way. Only those of
 /// a branch of another key may.
-struct Queue {
+struct LaneQueue {
     /// The waiting calls of each key that has any, or has some in a lane.
-    keys: HashMap<u64, SmallVec<[Box<dyn Call>; 1]>, RandomState>,
+    keys: HashMap<u64, SmallVec<[Box<dyn LaneCall>; 1]>, RandomState>,
     /// The keys that have waiting calls and none in a lane.
     ready: VecDeque<u64>,
     waiting: usize,
@@ -80,8 +80,8 @@ struct Lane<K: KeyValue> {
     is_free: bool,
 }
 
-impl Queue {
-    fn push(&mut self, key: u64, call: Box<dyn Call>) {
+impl LaneQueue {
+    fn push(&mut self, key: u64, call: Box<dyn LaneCall>) {
         self.waiting += 1;
         match self.keys.entry(key) {
             Entry::Occupied(mut calls) => calls.get_mut().push(call),
@@ -93,7 +93,7 @@ impl Queue {
     }
 
     /// Takes calls for a lane, and adds their keys to those that it decides.
-    fn take(&mut self, keys: &mut Vec<u64>) -> Vec<Box<dyn Call>> {
+    fn take(&mut self, keys: &mut Vec<u64>) -> Vec<Box<dyn LaneCall>> {
         let mut taken = Vec::with_capacity(self.waiting.min(MOST_TOGETHER));
         while taken.len() < MOST_TOGETHER
             && let Some(key) = self.ready.pop_front()
@@ -138,7 +138,7 @@ impl<K: KeyValue> Lane<K> {
         }
     }
 
-    fn next(&mut self) -> Vec<Box<dyn Call>> {
+    fn next(&mut self) -> Vec<Box<dyn LaneCall>> {
         let mut queue = self.lanes.queue.lock();
         let calls = queue.take(&mut self.keys);
         if calls.is_empty() {
@@ -167,7 +167,7 @@ impl<K: KeyValue> Lanes<K> {
         deny_cache_cap: Duration,
         is_shared: bool,
     ) -> Arc<Self> {
-        let queue = Queue {
+        let queue = LaneQueue {
             keys: HashMap::default(),
             ready: VecDeque::new(),
             waiting: 0,
@@ -221,7 +221,7 @@ impl<K: KeyValue> Lanes<K> {
                     format!("{MOST_WAITING} calls wait for the store"),
                 ));
             }
-            let asked = Asked {
+            let asked = PendingCall {
                 names,
                 deadline,
                 step,
@@ -263,7 +263,7 @@ impl<K: KeyValue> Lanes<K> {
     }
 
     /// Decides calls, again and again while others change what was read.
-    async fn decide(&self, mut calls: Vec<Box<dyn Call>>) {
+    async fn decide(&self, mut calls: Vec<Box<dyn LaneCall>>) {
         for _ in 0..MOST_TRIES {
             // Before each try, because callers leave and deadlines pass meanwhile. What nobody
             // waits for must not be charged.
@@ -325,7 +325,7 @@ impl<K: KeyValue> Lanes<K> {
 
     /// Decides calls on what is stored now. Returns of each whether that stands: others may have
     /// changed its values before they were written.
-    async fn try_once(&self, calls: &mut [Box<dyn Call>]) -> Result<Vec<bool>, Error> {
+    async fn try_once(&self, calls: &mut [Box<dyn LaneCall>]) -> Result<Vec<bool>, Error> {
         let mut names: Vec<Vec<u8>> = calls
             .iter()
             .flat_map(|call| call.names())
@@ -412,7 +412,7 @@ impl<K: KeyValue> Probed for Lanes<K> {
     }
 }
 
-trait Call: Send {
+trait LaneCall: Send {
     fn names(&self) -> &[Vec<u8>];
     fn deadline(&self) -> Option<Deadline>;
 
@@ -424,7 +424,7 @@ trait Call: Send {
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
 }
 
-struct Asked<T, F> {
+struct PendingCall<T, F> {
     names: Vec<Vec<u8>>,
     deadline: Option<Deadline>,
     step: F,
@@ -432,7 +432,7 @@ struct Asked<T, F> {
     answer: oneshot::Sender<Result<T, Error>>,
 }
 
-impl<T, F> Call for Asked<T, F>
+impl<T, F> LaneCall for PendingCall<T, F>
 where
     T: Send,
     F: FnMut(&mut Values, &[Vec<u8>], u64) -> T + Send,

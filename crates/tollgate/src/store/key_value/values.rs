@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// The values of the names that a batch reads. They are sorted by name.
-pub(super) struct Values(Vec<Slot>);
+pub(super) struct Values(Vec<ReadValue>);
 
-struct Slot {
+struct ReadValue {
     name: Vec<u8>,
     value: Option<Vec<u8>>,
     /// The expiry of a value that has changed. 0 for one that was removed.
@@ -28,7 +28,7 @@ impl Values {
             names
                 .into_iter()
                 .zip(values)
-                .map(|(name, value)| Slot {
+                .map(|(name, value)| ReadValue {
                     name,
                     value,
                     changed: None,

@@ -20,9 +20,9 @@ const SHARDS: usize = 16;
 const CROWDED: usize = 1_024;
 
 /// The permits of all keys. A key has a place in the table while permits of it are held.
-pub(super) struct PermitTable(Shards<Shard>);
+pub(super) struct PermitTable(Shards<PermitShard>);
 
-struct Shard {
+struct PermitShard {
     keys: HashMap<Key, SmallVec<[Named; 1]>, RandomState>,
     /// The number of keys at which lapsed states are dropped.
     crowded: usize,
@@ -35,7 +35,7 @@ struct Named {
 
 impl PermitTable {
     pub(super) fn new(hasher: &RandomState) -> Self {
-        Self(Shards::new(SHARDS, || Shard {
+        Self(Shards::new(SHARDS, || PermitShard {
             keys: HashMap::with_hasher(hasher.clone()),
             crowded: CROWDED,
         }))
@@ -93,7 +93,7 @@ impl PermitTable {
     }
 }
 
-impl Shard {
+impl PermitShard {
     fn insert(&mut self, now_us: u64, request: &PermitRequest<'_>, state: PermitState) {
         if self.keys.len() >= self.crowded {
             self.keys

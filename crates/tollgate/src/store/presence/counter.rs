@@ -140,7 +140,7 @@ pub(crate) static PROCESS: LazyLock<String> = LazyLock::new(random::name);
 /// Counts the processes of each group, one call after the other.
 pub(crate) struct GroupCounter {
     began: Instant,
-    windows: HashMap<ReplicaGroup, Window>,
+    windows: HashMap<ReplicaGroup, CountFilter>,
     /// The pauses that are left of the first ones.
     first: slice::Iter<'static, Duration>,
     complaints: Complaints,
@@ -202,7 +202,7 @@ impl GroupCounter {
                 *self.first.next().unwrap_or(&INTERVAL)
             }
             Err(error) => {
-                self.windows.values_mut().for_each(Window::failed);
+                self.windows.values_mut().for_each(CountFilter::failed);
                 if self.complaints.is_new(&error) {
                     report(&error, counter.last());
                 }
@@ -253,7 +253,7 @@ pub(crate) fn is_away(kind: ErrorKind) -> bool {
 /// A server that restarts without data counts from 1 again, until each process has called. An
 /// outage in that time would be decided with too large shares.
 #[derive(Debug, Default)]
-struct Window {
+struct CountFilter {
     current: Option<NonZeroU32>,
     /// Since when each count was smaller than the current one, and the greatest of them.
     smaller: Option<(Duration, NonZeroU32)>,
@@ -262,7 +262,7 @@ struct Window {
 /// The time after which a smaller count is believed.
 const HOLD: Duration = Duration::from_secs(5);
 
-impl Window {
+impl CountFilter {
     /// Takes a count that came at `now`, and returns the count to use.
     fn counted(&mut self, count: NonZeroU32, now: Duration) -> NonZeroU32 {
         let current = match self.current {
@@ -293,7 +293,7 @@ impl Window {
 mod window_tests {
     use super::*;
 
-    fn counted(window: &mut Window, counts: &[(u64, u32)]) -> Vec<u32> {
+    fn counted(window: &mut CountFilter, counts: &[(u64, u32)]) -> Vec<u32> {
         let count = |number| NonZeroU32::new(number).expect("not zero");
         counts
             .iter()
@@ -307,7 +307,7 @@ mod window_tests {
 
     #[test]
     fn a_greater_count_is_used_at_once_and_a_smaller_one_when_it_lasts() {
-        let mut window = Window::default();
+        let mut window = CountFilter::default();
         assert_eq!(
             counted(
                 &mut window,
@@ -323,7 +323,7 @@ mod window_tests {
 
     #[test]
     fn a_server_that_restarted_without_data_does_not_shrink_the_count() {
-        let mut window = Window::default();
+        let mut window = CountFilter::default();
         assert_eq!(
             counted(
                 &mut window,
@@ -340,7 +340,7 @@ mod window_tests {
 
     #[test]
     fn smaller_counts_on_both_sides_of_an_outage_do_not_add_up() {
-        let mut window = Window::default();
+        let mut window = CountFilter::default();
         assert_eq!(counted(&mut window, &[(0, 8), (1_000, 1)]), [8, 8]);
         window.failed();
         assert_eq!(counted(&mut window, &[(60_000, 1), (62_000, 8)]), [8, 8]);

@@ -10,7 +10,7 @@ use std::{
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    pacer::Share,
+    pacer::BatchLimit,
     queue::Waiting,
     sender::{CheckRequest, CheckResult, QueuedCheck, SlotShare},
 };
@@ -57,7 +57,7 @@ const MOST_CHECKS: usize = 1_024;
 /// A text that a check of the batch meters: its hash, and the place of the check. A batch has no more
 /// of them than keys: to look at the hashes of so few is no more work than to keep a table of them.
 #[derive(Clone, Copy, Debug)]
-struct Metered {
+struct MeteredText {
     hash: u64,
     group: usize,
     subject: usize,
@@ -73,7 +73,7 @@ impl Batch {
     /// trip. Without `timing` each check has to be sent.
     pub(super) fn cut(
         queue: &mut Waiting<QueuedCheck>,
-        share: Share,
+        share: BatchLimit,
         timing: Option<(Instant, Duration)>,
     ) -> Self {
         let mut batch = Self::default();
@@ -130,13 +130,13 @@ impl Batch {
     }
 
     /// Returns the last subject of the batch that shares a state with this check.
-    fn latest(&self, metered: &[Metered], request: &CheckRequest) -> Option<(usize, usize)> {
+    fn latest(&self, metered: &[MeteredText], request: &CheckRequest) -> Option<(usize, usize)> {
         let mut latest = None;
         for policy in 0..request.policies.len() {
             let Some((hash, text)) = request.metered(policy) else {
                 continue;
             };
-            let shares = |held: &&Metered| {
+            let shares = |held: &&MeteredText| {
                 let other = self.groups[held.group].request(held.subject);
                 other
                     .metered(held.policy)
@@ -156,10 +156,10 @@ impl Batch {
     }
 
     /// Notes the texts that a subject meters.
-    fn note(&self, metered: &mut Vec<Metered>, group: usize, subject: usize) {
+    fn note(&self, metered: &mut Vec<MeteredText>, group: usize, subject: usize) {
         let request = self.groups[group].request(subject);
         for policy in 0..request.policies.len() {
-            metered.extend(request.metered(policy).map(|(hash, _)| Metered {
+            metered.extend(request.metered(policy).map(|(hash, _)| MeteredText {
                 hash,
                 group,
                 subject,

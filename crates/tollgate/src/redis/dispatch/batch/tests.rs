@@ -42,7 +42,7 @@ impl Line {
         self.callers.push(request);
     }
 
-    fn cut(&self, share: Share) -> Batch {
+    fn cut(&self, share: BatchLimit) -> Batch {
         Batch::cut(&mut self.queue.lock(), share, None)
     }
 
@@ -62,7 +62,7 @@ impl ToRequest for Check<'_> {
     }
 }
 
-const WIDE: Share = Share {
+const WIDE: BatchLimit = BatchLimit {
     keys: usize::MAX,
     checks: usize::MAX,
 };
@@ -111,12 +111,12 @@ fn a_batch_holds_a_thousand_checks_of_one_key() {
 fn a_batch_takes_its_share_and_never_nothing() {
     let (set, mut waiting) = (set(1), Line::new());
     (0..10).for_each(|key| waiting.push(&set, key, 1));
-    assert_eq!(waiting.cut(Share { keys: 4, checks: 9 }).checks(), 4);
-    assert_eq!(waiting.cut(Share { keys: 4, checks: 2 }).checks(), 2);
-    assert_eq!(waiting.cut(Share { keys: 0, checks: 1 }).checks(), 1);
+    assert_eq!(waiting.cut(BatchLimit { keys: 4, checks: 9 }).checks(), 4);
+    assert_eq!(waiting.cut(BatchLimit { keys: 4, checks: 2 }).checks(), 2);
+    assert_eq!(waiting.cut(BatchLimit { keys: 0, checks: 1 }).checks(), 1);
     (0..9).for_each(|_| waiting.push(&set, 3, 1));
     // More checks of a key that the batch holds add no key.
-    assert_eq!(waiting.cut(Share { keys: 4, checks: 8 }).checks(), 8);
+    assert_eq!(waiting.cut(BatchLimit { keys: 4, checks: 8 }).checks(), 8);
 }
 
 /// Returns the checks of each group as key and cost, in order.

@@ -58,8 +58,8 @@ mod window;
 use std::time::{Duration, Instant};
 
 use self::{
-    rate::Rate,
-    window::{FLOOR_BATCHES, FLOOR_TOGETHER, Window},
+    rate::AnswerRate,
+    window::{CongestionWindow, FLOOR_BATCHES, FLOOR_TOGETHER},
 };
 
 /// Decides when the checks of one server leave, how many at a time, and when a new one is refused.
@@ -79,14 +79,14 @@ pub(super) struct Pacer {
     peak: usize,
     /// The time for which the process kept answers waiting, lately.
     lag: Duration,
-    rate: Rate,
+    rate: AnswerRate,
     /// `None` before there is a connection.
-    window: Option<Window>,
+    window: Option<CongestionWindow>,
 }
 
 /// Limits a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct BatchLimit {
     /// The most keys of callers.
     pub(super) keys: usize,
     pub(super) checks: usize,
@@ -148,7 +148,7 @@ impl Pacer {
             is_prompt: false,
             peak: 0,
             lag: Duration::ZERO,
-            rate: Rate::new(now),
+            rate: AnswerRate::new(now),
             window: None,
         }
     }
@@ -169,8 +169,13 @@ impl Pacer {
             .is_none_or(|window| window.connection != connection)
         {
             // It may take another route, or lead to another server.
-            self.window = Some(Window::new(connection, now, since_epoch(), round_trip));
-            self.rate = Rate::new(now);
+            self.window = Some(CongestionWindow::new(
+                connection,
+                now,
+                since_epoch(),
+                round_trip,
+            ));
+            self.rate = AnswerRate::new(now);
         }
     }
 
@@ -288,13 +293,13 @@ impl Pacer {
 /// Bounds what leaves at once.
 impl Pacer {
     /// Returns the most that the next batch takes.
-    pub(super) fn share(&mut self, waiting: usize) -> Share {
+    pub(super) fn share(&mut self, waiting: usize) -> BatchLimit {
         // Those under way are the other parts of what the callers have asked.
         let all = waiting + self.checks;
         self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
         // The script reads a key once for all its checks, so those of the same keys leave in two
         // parts.
-        Share {
+        BatchLimit {
             keys: if self.is_together(waiting) {
                 all
             } else {

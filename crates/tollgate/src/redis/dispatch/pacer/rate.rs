@@ -8,7 +8,7 @@ use super::{Ticket, millis};
 
 /// Measures how many keys and checks the server answers in a millisecond.
 #[derive(Clone, Debug)]
-pub(super) struct Rate {
+pub(super) struct AnswerRate {
     /// The greatest of the last samples: what the line has carried.
     pub(super) keys: f64,
     /// One of the greater of the last samples in which the server was the limit, because a server
@@ -51,7 +51,7 @@ const SAMPLE: Duration = Duration::from_millis(5);
 /// The time after which a rate is forgotten. The server may have become faster.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(10);
 
-impl Rate {
+impl AnswerRate {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             keys: FASTEST,

@@ -39,7 +39,7 @@ fn may_leave(pacer: &Pacer, now: Instant, batches: usize, keys: usize) -> bool {
     pacer.may_leave(now, 1)
 }
 
-fn window(pacer: &Pacer) -> &Window {
+fn window(pacer: &Pacer) -> &CongestionWindow {
     pacer.window.as_ref().expect("a connection")
 }
 
@@ -157,14 +157,14 @@ fn a_batch_takes_all_of_few_checks_and_a_quarter_of_many() {
     let (mut near, now) = pacer(ms(0.05));
     assert_eq!(
         near.share(40),
-        Share {
+        BatchLimit {
             keys: 40,
             checks: 20
         }
     );
     assert_eq!(
         near.share(64),
-        Share {
+        BatchLimit {
             keys: 64,
             checks: 32
         }
@@ -172,7 +172,7 @@ fn a_batch_takes_all_of_few_checks_and_a_quarter_of_many() {
     _ = near.sent(now, 10, 10);
     assert_eq!(
         near.share(90),
-        Share {
+        BatchLimit {
             keys: 25,
             checks: 50
         }
@@ -180,7 +180,7 @@ fn a_batch_takes_all_of_few_checks_and_a_quarter_of_many() {
     // Until the peak has fallen.
     assert_eq!(
         near.share(30),
-        Share {
+        BatchLimit {
             keys: 10,
             checks: 20
         }
@@ -188,12 +188,12 @@ fn a_batch_takes_all_of_few_checks_and_a_quarter_of_many() {
     (0..10).for_each(|_| _ = near.share(30));
     assert_eq!(
         near.share(30),
-        Share {
+        BatchLimit {
             keys: 40,
             checks: 20
         }
     );
-    assert_eq!(pacer(ms(1.0)).0.share(8), Share { keys: 2, checks: 4 });
+    assert_eq!(pacer(ms(1.0)).0.share(8), BatchLimit { keys: 2, checks: 4 });
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_new_connection_and_a_new_worker_begin_with_nothing_measured_and_nothing_und
     (0..SAMPLES).for_each(|_| _ = pacer.sent(began, 100, 100));
     assert!(!pacer.may_leave(began, 1));
     pacer.forget_sent();
-    assert!(pacer.may_leave(began, 1) && pacer.share(4) == Share { keys: 4, checks: 2 });
+    assert!(pacer.may_leave(began, 1) && pacer.share(4) == BatchLimit { keys: 4, checks: 2 });
     pacer.rate.checks = 10.0;
     pacer.connected(CONNECTION + 1, began, || Duration::ZERO, ms(0.05));
     assert!((pacer.rate.checks - FASTEST).abs() < 1e-9);

@@ -8,7 +8,7 @@ use super::{Ticket, millis, rate::FASTEST};
 
 /// Limits the keys and the batches that are under way on one connection.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub(super) struct CongestionWindow {
     pub(super) connection: u64,
     /// The most keys under way.
     pub(super) keys: f64,
@@ -67,7 +67,7 @@ const ROOM: f64 = 1.5;
 /// The part of a new round trip in the mean, as in TCP.
 const GAIN: f64 = 0.125;
 
-impl Window {
+impl CongestionWindow {
     pub(super) fn new(
         connection: u64,
         now: Instant,

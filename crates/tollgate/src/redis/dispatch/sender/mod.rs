@@ -105,7 +105,7 @@ impl Sender {
     ///
     /// A check that would not be answered within its deadline fails at once with
     /// [`ErrorKind::Overloaded`](crate::ErrorKind).
-    fn begin(&self, request: &Arc<CheckRequest>) -> Result<State, Error> {
+    fn begin(&self, request: &Arc<CheckRequest>) -> Result<CheckProgress, Error> {
         let Some((mut waiting, breaker_epoch)) = self.queue.enter(self.server.breaker()) else {
             return Err(self.server.last_refusal());
         };
@@ -115,7 +115,9 @@ impl Sender {
         if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
             match self.server.ready_connection() {
                 Some(connection) => {
-                    return Ok(State::Direct(self.direct(waiting, request, connection)));
+                    return Ok(CheckProgress::Direct(
+                        self.direct(waiting, request, connection),
+                    ));
                 }
                 None => waiting.pacer.ends_direct(false),
             }
@@ -138,7 +140,7 @@ impl Sender {
                 runtime::current()?;
             }
         }
-        Ok(State::Queued(breaker_epoch))
+        Ok(CheckProgress::Queued(breaker_epoch))
     }
 
     /// Sends a check for its caller, without the queue and the worker: one wake-up less before the
@@ -294,10 +296,10 @@ async fn call(
 pub(in crate::redis) struct PendingCheck {
     sender: Arc<Sender>,
     request: Arc<CheckRequest>,
-    state: State,
+    state: CheckProgress,
 }
 
-enum State {
+enum CheckProgress {
     New,
     /// Sent by the caller.
     Direct(Awaited<CheckResult>),
@@ -313,7 +315,7 @@ impl PendingCheck {
         Self {
             sender: Arc::clone(sender),
             request,
-            state: State::New,
+            state: CheckProgress::New,
         }
     }
 }
@@ -328,30 +330,30 @@ impl Future for PendingCheck {
             request,
             state,
         } = &mut *self;
-        if let State::New = state {
+        if let CheckProgress::New = state {
             *state = match sender.begin(request) {
                 Ok(begun) => begun,
                 Err(refusal) if refusal.kind() == ErrorKind::Overloaded => {
                     // Callers that check again at once would keep the worker from running.
-                    *state = State::Refused(refusal);
+                    *state = CheckProgress::Refused(refusal);
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 Err(refusal) => {
-                    *state = State::Over;
+                    *state = CheckProgress::Over;
                     return Poll::Ready(Err(refusal.into()));
                 }
             };
         }
         let outcome = match state {
-            State::Direct(answer) => ready!(Pin::new(answer).poll(cx)),
-            &mut State::Queued(epoch) => {
+            CheckProgress::Direct(answer) => ready!(Pin::new(answer).poll(cx)),
+            &mut CheckProgress::Queued(epoch) => {
                 ready!(request.poll_reply(cx)).unwrap_or_else(|| Err(sender.dropped(epoch).into()))
             }
-            State::Refused(refusal) => Err(CallError::Failed(refusal.clone())),
-            State::New | State::Over => return Poll::Pending,
+            CheckProgress::Refused(refusal) => Err(CallError::Failed(refusal.clone())),
+            CheckProgress::New | CheckProgress::Over => return Poll::Pending,
         };
-        *state = State::Over;
+        *state = CheckProgress::Over;
         if let Ok(decision) = &outcome {
             sender.decided(request, decision);
         }
@@ -363,8 +365,10 @@ impl Drop for PendingCheck {
     fn drop(&mut self) {
         self.request.give_up();
         let deadline = self.request.deadline;
-        if matches!(self.state, State::Queued(_) | State::Direct(_))
-            && deadline.is_some_and(Deadline::is_over)
+        if matches!(
+            self.state,
+            CheckProgress::Queued(_) | CheckProgress::Direct(_)
+        ) && deadline.is_some_and(Deadline::is_over)
         {
             self.sender.server.missed(deadline);
         }

@@ -2,7 +2,7 @@
 //! What an algorithm is called and how many numbers it has comes from its row in
 //! `model/algorithm/mod.rs`.
 
-use super::sources::Source;
+use super::sources::AlgorithmSource;
 use crate::{Algorithm, model::policy::LEASED_WORDS};
 
 const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
@@ -70,14 +70,14 @@ pub(crate) enum Form {
 
 /// Describes the algorithm of a policy, which may be the only one of the set.
 pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
-    let (source, facts) = (Source::of(algorithm), algorithm.facts());
+    let (source, facts) = (AlgorithmSource::of(algorithm), algorithm.facts());
     let leased = form == Form::Leased;
     Part {
         source: source.text,
         like: source
             .text
             .split_once("\n--@ like ")
-            .map(|(_, name)| Source::named(name.trim_end()).text),
+            .map(|(_, name)| AlgorithmSource::named(name.trim_end()).text),
         args: source.args,
         // The last word of a leased policy is the time until missing units have lapsed, unless its
         // words are times already.

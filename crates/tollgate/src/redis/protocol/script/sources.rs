@@ -21,7 +21,7 @@ pub(super) use source;
 
 /// Describes the file of an algorithm.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct AlgorithmSource {
     /// The [name](Algorithm::name) of the algorithm and of its file.
     name: &'static str,
     pub(super) text: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct Source {
     pub(super) top: &'static str,
 }
 
-impl Source {
+impl AlgorithmSource {
     /// A window, from which the others differ.
     const fn window(name: &'static str, text: &'static str) -> Self {
         Self {
@@ -78,12 +78,12 @@ impl Source {
 /// Makes the list of a line for each algorithm.
 macro_rules! sources {
     ($($name:literal => $make:ident $(.$with:ident($($names:tt)*))*;)*) => {
-        &[$(Source::$make($name, source!($name))$(.$with($($names)*))*,)*]
+        &[$(AlgorithmSource::$make($name, source!($name))$(.$with($($names)*))*,)*]
     };
 }
 
 /// Lists the files. A test compares the list with the algorithms.
-const SOURCES: &[Source] = sources! {
+const SOURCES: &[AlgorithmSource] = sources! {
     "token_bucket" => virtual_schedule;
     "interval_bucket" => bucket.with_ceiling(&["ceiling", "ceiling_wait"]);
     "leaky_bucket" => virtual_schedule;
@@ -96,7 +96,7 @@ const SOURCES: &[Source] = sources! {
     "lockout" => window.with_args(&["amount", "period", "lock", "longest"]);
 };
 
-impl Source {
+impl AlgorithmSource {
     /// Returns the source of an algorithm.
     pub(super) fn of(algorithm: Algorithm) -> &'static Self {
         Self::named(algorithm.name())
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn every_algorithm_has_its_own_source() {
         for row in ROWS {
-            let source = Source::of(row.sample);
+            let source = AlgorithmSource::of(row.sample);
             assert!(source.text.starts_with("-- "), "{}", row.name);
             let one = SOURCES.iter().filter(|other| other.text == source.text);
             assert_eq!(one.count(), 1, "{}", row.name);
