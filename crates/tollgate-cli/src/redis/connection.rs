@@ -11,9 +11,9 @@ use tollgate::{Quota, store::StoredState};
 
 use super::{
     entry::StateEntry,
-    scan::Wanted,
-    server::Looked,
+    reading::Looked,
     state_key::{Kind, StateKey},
+    wanted::Wanted,
 };
 use crate::failure::Failure;
 

@@ -10,9 +10,10 @@ use tollgate_rules::Descriptor;
 use super::{
     entry::StateEntry,
     limits::{LimitOptions, Limits},
-    scan::{Scan, ScanOptions, ScanReport, Wanted},
+    scan::{Scan, ScanOptions, ScanReport},
     server::Server,
     state_key::{Kind, StateKey},
+    wanted::Wanted,
 };
 use crate::{failure::Failure, rules};
 

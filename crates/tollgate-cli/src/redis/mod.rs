@@ -17,6 +17,7 @@ mod scan;
 mod server;
 mod state_key;
 mod table;
+mod wanted;
 
 pub(crate) use ahead::look_ahead;
 pub(crate) use entry::StateEntry;
@@ -24,5 +25,6 @@ pub(crate) use limits::{LimitOptions, Limits};
 pub(crate) use lookup::{KeyOptions, find};
 pub(crate) use published::{Published, PublishedLimiter};
 pub(crate) use reading::Reading;
-pub(crate) use scan::{Scan, ScanOptions, ScanReport, Wanted};
+pub(crate) use scan::{Scan, ScanOptions, ScanReport};
 pub(crate) use server::{RedisOptions, Server};
+pub(crate) use wanted::Wanted;

@@ -3,6 +3,21 @@
 
 use tollgate::{Quota, store::StoredState};
 
+/// Shows what a server has under the key of a state.
+pub(super) enum Looked {
+    /// Nothing: the state has expired.
+    Nothing,
+    /// The value of another program.
+    Foreign,
+    State {
+        stored: StoredState,
+        /// The milliseconds until it expires.
+        expires_ms: u64,
+        /// The time of the unit of a log that has to leave before one more fits.
+        marked_us: Option<u64>,
+    },
+}
+
 /// A state, as a scan has read it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {

@@ -10,9 +10,10 @@ use super::{
     entry::StateEntry,
     limits::Limits,
     progress::ProgressOptions,
-    reading::Reading,
-    server::{Looked, Server},
+    reading::{Looked, Reading},
+    server::Server,
     state_key::StateKey,
+    wanted::Wanted,
 };
 use crate::failure::Failure;
 
@@ -31,13 +32,6 @@ pub(crate) struct ScanOptions {
 pub(crate) struct Scan<'a> {
     server: &'a mut Server,
     limits: &'a Limits,
-}
-
-/// Selects states.
-pub(crate) enum Wanted {
-    All,
-    /// The states of these subjects.
-    Subjects(Vec<String>),
 }
 
 /// Counts the keys of a scan.
@@ -156,32 +150,6 @@ impl<'a> Scan<'a> {
     }
 }
 
-impl Wanted {
-    fn has(&self, key: &StateKey) -> bool {
-        match self {
-            Self::All => true,
-            Self::Subjects(subjects) => subjects.contains(&key.subject),
-        }
-    }
-
-    /// Returns the outermost level, which stands in braces, of the only subject that is wanted.
-    pub(super) fn outermost(&self) -> Option<&str> {
-        match self {
-            Self::Subjects(subjects) if subjects.len() == 1 => subjects[0].split('>').next(),
-            _ => None,
-        }
-    }
-
-    /// Returns the pattern of Redis by which the server selects keys.
-    pub(super) fn pattern(&self, prefix: &str) -> String {
-        let prefix = escaped(prefix);
-        match self.outermost() {
-            Some(outermost) => format!("{prefix}:{{{}}}*", escaped(outermost)),
-            None => format!("{prefix}:{{*"),
-        }
-    }
-}
-
 /// Returns the units that are spent. A log may hold units that have left its period, so the oldest
 /// one that counts for the limit is looked at.
 fn spent(
@@ -203,18 +171,6 @@ fn spent(
     } else {
         spent
     }
-}
-
-/// Escapes the characters that have a meaning in a pattern of Redis.
-fn escaped(prefix: &str) -> String {
-    let mut pattern = String::new();
-    for character in prefix.chars() {
-        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern
 }
 
 impl ScanReport {
@@ -253,14 +209,5 @@ mod tests {
         assert_eq!(spent(Some(90_000_001), Some(&quota)), 9);
         assert_eq!(spent(Some(90_000_000), Some(&quota)), 4);
         assert_eq!(spent(None, None), 9);
-    }
-
-    #[test]
-    fn the_server_selects_the_keys_of_a_single_subject() {
-        let subjects =
-            |all: &[&str]| Wanted::Subjects(all.iter().map(|text| (*text).to_owned()).collect());
-        assert_eq!(subjects(&["ac*me>ann"]).pattern("t?"), r"t\?:{ac\*me}*");
-        assert_eq!(subjects(&["a", "*a"]).pattern("t"), "t:{*");
-        assert_eq!(Wanted::All.pattern("t"), "t:{*");
     }
 }

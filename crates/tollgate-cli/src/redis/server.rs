@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use redis::Client;
-use tollgate::{Quota, store::StoredState};
+use tollgate::Quota;
 
 use super::{
-    connection::Connection, entry::StateEntry, scan::Wanted, state_key::StateKey, table::Table,
+    connection::Connection, entry::StateEntry, reading::Looked, state_key::StateKey, table::Table,
+    wanted::Wanted,
 };
 use crate::failure::Failure;
 
@@ -42,21 +43,6 @@ pub(crate) struct RedisOptions {
 pub(crate) enum Server {
     Redis(Box<Connection>),
     Postgres(Table),
-}
-
-/// Shows what a server has under the key of a state.
-pub(super) enum Looked {
-    /// Nothing: the state has expired.
-    Nothing,
-    /// The value of another program.
-    Foreign,
-    State {
-        stored: StoredState,
-        /// The milliseconds until it expires.
-        expires_ms: u64,
-        /// The time of the unit of a log that has to leave before one more fits.
-        marked_us: Option<u64>,
-    },
 }
 
 impl RedisOptions {

@@ -8,9 +8,9 @@ use tollgate::{Error, Quota, store::StoredState};
 use tollgate_postgres::{PostgresStore, Row};
 
 use super::{
-    scan::Wanted,
-    server::Looked,
+    reading::Looked,
     state_key::{Kind, StateKey},
+    wanted::Wanted,
 };
 use crate::failure::Failure;
 
