@@ -13,7 +13,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::{AdsTls, Backoff, session::Session};
+use super::{
+    AdsTls, Backoff,
+    session::{Session, node},
+};
 use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 
 /// Takes rules from a control plane over ADS, the aggregated discovery service of xDS.
@@ -26,9 +29,9 @@ use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDisc
 #[must_use = "the client does nothing until `run` is polled"]
 pub struct Ads {
     server: String,
-    pub(super) rules: RuleSetBuilder,
-    pub(super) node_id: String,
-    pub(super) node_metadata: Vec<(String, String)>,
+    rules: RuleSetBuilder,
+    node_id: String,
+    node_metadata: Vec<(String, String)>,
     headers: Vec<(String, String)>,
     tls: Option<AdsTls>,
     backoff: Backoff,
@@ -40,7 +43,7 @@ pub struct Ads {
 const CONNECTING: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-pub(super) type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 impl Ads {
     /// Creates a client of the control plane at `HOST:PORT`.
@@ -107,7 +110,8 @@ impl Ads {
         let mut failures = 0;
         let mut version = String::new();
         loop {
-            let mut session = Session::new(&self, rules.clone(), version);
+            let node = node(&self.node_id, &self.node_metadata);
+            let mut session = Session::new(node, self.rules.clone(), rules.clone(), version);
             let result = self.stream(&mut session).await;
             failures = if session.has_rules() { 1 } else { failures + 1 };
             version = session.into_version();

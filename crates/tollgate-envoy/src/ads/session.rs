@@ -6,10 +6,7 @@ use prost_types::{Struct, Value, value::Kind};
 use tollgate::ForeignText;
 use tollgate_rules::{RuleSetBuilder, Rules};
 
-use super::{
-    Ads,
-    rules::{TYPE_URL, rule_set},
-};
+use super::rules::{TYPE_URL, rule_set};
 use crate::proto::discovery::{DiscoveryRequest, DiscoveryResponse, Node, Status};
 
 /// The number of the gRPC code `INVALID_ARGUMENT`.
@@ -26,24 +23,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(ads: &Ads, rules: Rules, version: String) -> Self {
-        let fields = ads.node_metadata.iter().map(|(name, value)| {
-            let value = Value {
-                kind: Some(Kind::StringValue(value.clone())),
-            };
-            (name.clone(), value)
-        });
-        let node = Node {
-            id: ads.node_id.clone(),
-            metadata: Some(Struct {
-                fields: fields.collect(),
-            }),
-            user_agent_name: "tollgate-envoy".to_owned(),
-            user_agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            ..Node::default()
-        };
+    /// Creates the conversation of a stream. `version` is in force before it.
+    pub(super) fn new(node: Node, options: RuleSetBuilder, rules: Rules, version: String) -> Self {
         Self {
-            options: ads.rules.clone(),
+            options,
             rules,
             node,
             version,
@@ -109,5 +92,24 @@ impl Session {
             response_nonce: nonce,
             ..DiscoveryRequest::default()
         }
+    }
+}
+
+/// Describes this service to a control plane.
+pub(super) fn node(id: &str, metadata: &[(String, String)]) -> Node {
+    let fields = metadata.iter().map(|(name, value)| {
+        let value = Value {
+            kind: Some(Kind::StringValue(value.clone())),
+        };
+        (name.clone(), value)
+    });
+    Node {
+        id: id.to_owned(),
+        metadata: Some(Struct {
+            fields: fields.collect(),
+        }),
+        user_agent_name: "tollgate-envoy".to_owned(),
+        user_agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Node::default()
     }
 }

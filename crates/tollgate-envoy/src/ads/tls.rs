@@ -8,8 +8,6 @@ use std::{
 
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use super::client::Failure;
-
 /// Sets the files for TLS to a control plane. All are in PEM, and are read for each connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdsTls {
@@ -24,11 +22,10 @@ pub struct AdsTls {
 }
 
 impl AdsTls {
-    /// Reads the files.
-    pub(super) fn config(&self) -> Result<ClientTlsConfig, Failure> {
+    /// Reads the files. Returns the text of an error if that fails.
+    pub(super) fn config(&self) -> Result<ClientTlsConfig, String> {
         let read = |path: &Path| {
-            fs::read(path)
-                .map_err(|error| Failure::from(format!("cannot read {}: {error}", path.display())))
+            fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         };
         let mut config = match &self.authorities {
             Some(path) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)),
