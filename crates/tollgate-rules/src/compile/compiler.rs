@@ -3,10 +3,17 @@
 //! The methods that read fields are in `limit.rs`, `metadata.rs` and others: a file for each part
 //! of the language.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use super::{errors::Errors, fair_shares::FairSharesField, priorities::PriorityField};
-use crate::{Compat, rule_set::Node, selector::Selector};
+use super::errors::Errors;
+use crate::{
+    Compat, error::Position, fair_shares::FairShares, priority::PriorityClass, rule_set::Node,
+    selector::Selector,
+};
 
 /// Collects the descriptors and the mistakes of all files.
 pub(crate) struct Compiler {
@@ -27,12 +34,27 @@ pub(super) struct Siblings {
     /// The nodes by the text that must differ.
     pub(super) seen: HashMap<String, u32>,
     /// The `priorities` of the domain.
-    pub(super) priorities: Option<PriorityField>,
+    pub(super) priorities: Option<Placed<Vec<PriorityClass>>>,
     /// The `fair_shares` of the domain.
-    pub(super) fair_shares: Option<FairSharesField>,
+    pub(super) fair_shares: Option<Placed<FairShares>>,
     #[cfg(feature = "http")]
     pub(super) networks: Option<crate::networks::ClientNetworks>,
     /// The `rate_limits` of the domain.
     #[cfg(feature = "http")]
     pub(super) descriptors: Option<crate::Descriptors>,
+}
+
+/// The value of a field, and the place of the field.
+pub(super) struct Placed<T> {
+    pub(super) value: T,
+    pub(super) file: Option<Arc<Path>>,
+    pub(super) at: Position,
+}
+
+impl Compiler {
+    /// Notes the place of a field in the file at hand.
+    pub(super) fn placed<T>(&self, value: T, at: Position) -> Placed<T> {
+        let file = self.errors.file.clone();
+        Placed { value, file, at }
+    }
 }

@@ -10,16 +10,7 @@ use super::{
     compiler::{Compiler, Siblings},
     errors::Trail,
 };
-use crate::{
-    RuleErrorKind, document::Node, error::Position, fair_shares::FairShares, rule::Origin,
-};
-
-/// The `fair_shares` of a domain, with the place of the field.
-pub(super) struct FairSharesField {
-    pub(super) shares: FairShares,
-    origin: Origin,
-    at: Position,
-}
+use crate::{RuleErrorKind, document::Node, fair_shares::FairShares};
 
 const HEAVIEST: u64 = 1_000;
 
@@ -47,11 +38,7 @@ impl Compiler {
                 .errors
                 .refuse(trail.field("key"), node.at, "is missing");
         };
-        let field = FairSharesField {
-            shares: FairShares { key, weights },
-            origin: self.errors.origin(node.at),
-            at: node.at,
-        };
+        let field = self.placed(FairShares { key, weights }, node.at);
         if siblings.fair_shares.replace(field).is_some() {
             let message = "the domain has fair_shares in another file";
             self.errors
@@ -69,7 +56,7 @@ impl Compiler {
         if siblings.priorities.is_some() {
             refused.push("must not stand beside priorities".to_owned());
         }
-        let (key, store) = (&field.shares.key, MemoryStore::new());
+        let (key, store) = (&field.value.key, MemoryStore::new());
         let mut ids: Vec<_> = siblings.ids.iter().map(|id| (*id, false)).collect();
         while let Some((id, is_within)) = ids.pop() {
             let node = &self.nodes[id as usize];
@@ -90,7 +77,7 @@ impl Compiler {
             refused.push(format!("cannot share the limit at {}: {why}", node.origin));
         }
         for message in refused {
-            self.errors.file.clone_from(&field.origin.file);
+            self.errors.file.clone_from(&field.file);
             let trail = Trail::Root;
             self.errors
                 .refuse(trail.field("fair_shares"), field.at, message);

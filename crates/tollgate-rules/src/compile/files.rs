@@ -70,9 +70,9 @@ pub(super) fn compile(
             root: Level::new(compat, &siblings.ids, &selectors),
             priorities: siblings
                 .priorities
-                .map(|priorities| priorities.classes)
+                .map(|priorities| priorities.value)
                 .unwrap_or_default(),
-            fair_shares: siblings.fair_shares.map(|field| field.shares),
+            fair_shares: siblings.fair_shares.map(|field| field.value),
             #[cfg(feature = "http")]
             networks: siblings.networks,
             #[cfg(feature = "http")]

@@ -15,6 +15,7 @@ mod fields;
 mod files;
 mod lease;
 mod limit;
+mod loading;
 mod metadata;
 #[cfg(feature = "http")]
 mod networks;

@@ -10,15 +10,8 @@ use super::{
 use crate::{
     RuleErrorKind,
     document::{Node, short},
-    error::Position,
     priority::{EntrySelector, PriorityClass},
 };
-
-/// The `priorities` of a domain, with the place of the field.
-pub(super) struct PriorityField {
-    pub(super) classes: Vec<PriorityClass>,
-    at: Position,
-}
 
 const FIELDS: [&str; 4] = ["name", "ceiling", "key", "value"];
 
@@ -53,14 +46,8 @@ impl Compiler {
             }
             classes.push(class);
         }
-        if siblings
-            .priorities
-            .replace(PriorityField {
-                classes,
-                at: list.at,
-            })
-            .is_some()
-        {
+        let field = self.placed(classes, list.at);
+        if siblings.priorities.replace(field).is_some() {
             let message = "the domain has priorities in another file";
             self.errors
                 .push_at(RuleErrorKind::Duplicate, trail, list.at, message);
@@ -110,7 +97,7 @@ impl Compiler {
             return;
         };
         let Some(class) = priorities
-            .classes
+            .value
             .iter()
             .find(|class| class.priority != Priority::CRITICAL)
         else {
@@ -130,7 +117,7 @@ impl Compiler {
                     short(class.name()),
                     node.origin
                 );
-                self.errors.file.clone_from(&class.origin.file);
+                self.errors.file.clone_from(&priorities.file);
                 let trail = Trail::Root;
                 self.errors
                     .refuse(trail.field("priorities"), priorities.at, message);
