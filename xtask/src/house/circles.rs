@@ -1,7 +1,8 @@
-//! Finds circles of imports between the rooms of a crate.
+//! Finds circles of imports between the rooms of a crate, and between its files.
 //!
-//! A room is a folder, or a file that stands alone, beside the root file of a crate. Files of a
-//! room may know each other, two rooms may not. A file depends on the files that define the names
+//! A room is a folder, or a file that stands alone, beside the root file of a crate. Two rooms may
+//! not know each other. Files of a room may, with a reason at their place: `ruler.rs` compares how
+//! many such circles each crate has. A file depends on the files that define the names
 //! in its paths. Re-exports are followed: a `mod.rs` that only declares its children and re-exports
 //! their names is part of no circle. Code under `#[cfg(test)]` does not count.
 
@@ -96,8 +97,9 @@ impl Sources {
         crate_
     }
 
-    /// Describes every circle of rooms: for each of its rooms the imports from the others.
-    fn circles(&self) -> Vec<String> {
+    /// Describes every circle of the places that `place` returns for a file: for each of them the
+    /// imports from the others.
+    fn circles(&self, kind: &str, place: fn(&str) -> &str) -> Vec<String> {
         let files: BTreeMap<_, _> = self
             .modules
             .iter()
@@ -109,35 +111,37 @@ impl Sources {
             let Some(to) = self.resolve(&used.path, 0) else {
                 continue;
             };
-            if room(to) != room(&used.file) {
+            if place(to) != place(&used.file) {
                 let (_, names) = imports
                     .entry((&used.file, to))
                     .or_insert((used.line, BTreeSet::new()));
                 names.extend(name(&used.path));
             }
         }
-        let edges: BTreeSet<(&str, &str)> = imports
+        let mut edges: Edges<'_> = BTreeMap::new();
+        for (from, to) in imports.keys() {
+            edges.entry(place(from)).or_default().insert(place(to));
+        }
+        let reached: BTreeMap<&str, BTreeSet<&str>> = edges
             .keys()
-            .map(|(from, to)| (room(from), room(to)))
+            .map(|from| (*from, reached(&edges, from)))
             .collect();
-        let rooms: BTreeSet<&str> = edges.iter().map(|(from, _)| *from).collect();
         let circle_of = |one: &&str| {
-            rooms
-                .iter()
-                .copied()
-                .filter(|other| reaches(&edges, one, other) && reaches(&edges, other, one))
+            let others = reached[one].iter().copied();
+            others
+                .filter(|other| reached.get(other).is_some_and(|back| back.contains(one)))
                 .collect::<BTreeSet<_>>()
         };
-        let circles: BTreeSet<_> = rooms
-            .iter()
+        let circles: BTreeSet<_> = edges
+            .keys()
             .map(circle_of)
             .filter(|circle| circle.len() > 1)
             .collect();
         let describe = |circle: &BTreeSet<&str>| {
             let names: Vec<&str> = circle.iter().copied().collect();
-            let mut text = format!("a circle of {} rooms, {}:", circle.len(), names.join(", "));
+            let mut text = format!("a circle of {} {kind}, {}:", circle.len(), names.join(", "));
             for ((from, to), (line, names)) in &imports {
-                if circle.contains(room(from)) && circle.contains(room(to)) {
+                if circle.contains(place(from)) && circle.contains(place(to)) {
                     let names: Vec<&str> = names.iter().copied().collect();
                     text += &format!("\n  {from}:{line} takes {} from {to}", names.join(", "));
                 }
@@ -174,17 +178,17 @@ impl Sources {
     }
 }
 
-/// Returns whether a room uses another one, directly or through others.
-fn reaches(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
+/// The places from which each place imports.
+type Edges<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// Lists the places that a place uses, directly or through others.
+fn reached<'a>(edges: &Edges<'a>, from: &'a str) -> BTreeSet<&'a str> {
     let (mut known, mut next) = (BTreeSet::new(), vec![from]);
-    while let Some(room) = next.pop() {
-        let used = edges
-            .iter()
-            .filter(|(user, _)| *user == room)
-            .map(|(_, used)| *used);
+    while let Some(place) = next.pop() {
+        let used = edges.get(place).into_iter().flatten().copied();
         next.extend(used.filter(|used| known.insert(*used)));
     }
-    known.contains(to)
+    known
 }
 
 /// Returns the word of a path that is written as a name: the type of `Type::new`, the function of
@@ -194,6 +198,11 @@ fn name(path: &[String]) -> Option<&str> {
         .find(|word| word.starts_with(char::is_uppercase))
         .or(path.last())
         .map(String::as_str)
+}
+
+/// Describes the circles of files of the crate with these sources.
+pub(super) fn of_files(sources: &Path) -> Vec<String> {
+    Sources::read(sources, sources).circles("files", |file| file)
 }
 
 /// Lists the sources in a folder and those below.
@@ -394,15 +403,15 @@ fn no_rooms_of_a_crate_import_from_each_other() {
     assert!(sources.len() > 10);
     let circles = sources
         .iter()
-        .flat_map(|folder| Sources::read(folder, root()).circles());
+        .flat_map(|folder| Sources::read(folder, root()).circles("rooms", room));
     let circles: Vec<_> = circles.collect();
     assert!(circles.is_empty(), "{}", circles.join("\n"));
 }
 
-/// Writes a crate of these files and returns its circles.
+/// Writes a crate of these files and returns its circles of rooms.
 fn circles(files: &[(&str, &str)]) -> Vec<String> {
     let folder = written(files);
-    Sources::read(folder.path(), folder.path()).circles()
+    Sources::read(folder.path(), folder.path()).circles("rooms", room)
 }
 
 #[test]
@@ -439,6 +448,26 @@ fn rooms_that_import_from_each_other_are_a_circle() {
             )]
         );
     }
+}
+
+#[test]
+fn files_of_one_room_are_a_circle_of_files_alone() {
+    let mut files = [
+        ("lib.rs", "mod room;"),
+        ("room/mod.rs", "mod a; mod b; pub use a::A;"),
+        ("room/a.rs", "use super::b::B;\npub struct A(B);"),
+        ("room/b.rs", "pub struct B(Box<super::A>);"),
+    ];
+    assert_eq!(circles(&files), [""; 0]);
+    let imports = "room/a.rs:1 takes B from room/b.rs\n  room/b.rs:1 takes A from room/a.rs";
+    assert_eq!(
+        of_files(written(&files).path()),
+        [format!(
+            "a circle of 2 files, room/a.rs, room/b.rs:\n  {imports}"
+        )]
+    );
+    files[3].1 = "pub struct B;";
+    assert_eq!(of_files(written(&files).path()), [""; 0]);
 }
 
 #[test]

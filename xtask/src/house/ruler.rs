@@ -1,5 +1,5 @@
 //! What each crate weighs without its tests, compared with `docs/contributors/ruler.tsv`.
-//! Imports between the rooms of a crate are judged in `circles.rs`.
+//! Imports are read in `circles.rs`, which judges those between rooms itself.
 //!
 //! A figure that falls stays low from then on: its line has to be written anew. One that rises is
 //! seen in the change of that line, and its commit says why. Lines, because that is what a reader
@@ -14,20 +14,21 @@ use std::{
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::{
-    circles::{is, is_end, is_of_tests, list},
+    circles::{is, is_end, is_of_tests, list, of_files},
     entries, page, read, root, written,
 };
 
 const PAGE: &str = "docs/contributors/ruler.tsv";
 
 /// The figures of a crate. Those that are not compared say what the compared ones are made of.
-const COLUMNS: [(&str, bool); 6] = [
+const COLUMNS: [(&str, bool); 7] = [
     ("lines of code", true),
     ("tokens", false),
     ("files", false),
     ("files without a head", true),
     ("names of two types", true),
     ("hidden public items", true),
+    ("circles of files", true),
 ];
 
 /// The words before the name of a type.
@@ -44,13 +45,16 @@ struct Weight {
     types: BTreeMap<String, Vec<String>>,
     /// The files of hidden items.
     hidden: Vec<String>,
+    circles: Vec<String>,
 }
 
 impl Weight {
     /// Reads the crate in this folder.
     fn of(folder: &Path) -> Self {
+        let sources = folder.join("src");
         let (mut weight, mut files) = (Self::default(), Vec::new());
-        list(&folder.join("src"), &mut files);
+        weight.circles = of_files(&sources);
+        list(&sources, &mut files);
         files.sort();
         for path in files {
             let name = path.strip_prefix(folder).expect("a file of the folder");
@@ -91,7 +95,7 @@ impl Weight {
     }
 
     /// Returns a figure for each column.
-    fn figures(&self) -> [usize; 6] {
+    fn figures(&self) -> [usize; 7] {
         [
             self.lines,
             self.tokens,
@@ -99,6 +103,7 @@ impl Weight {
             self.headless.len(),
             self.doubled().len(),
             self.hidden.len(),
+            self.circles.len(),
         ]
     }
 
@@ -108,6 +113,7 @@ impl Weight {
             3 => self.headless.clone(),
             4 => self.doubled(),
             5 => self.hidden.clone(),
+            6 => self.circles.clone(),
             _ => Vec::new(),
         }
     }
@@ -369,7 +375,10 @@ fn a_file_without_a_head_a_doubled_name_and_a_hidden_item_are_found() {
 fn a_figure_that_rises_or_falls_and_a_crate_that_comes_or_goes_are_reported() {
     let mut crates = one(&FILES);
     let written = table(&crates);
-    assert!(written.contains("\none\t14\t60\t3\t1\t1\t1\n"), "{written}");
+    assert!(
+        written.contains("\none\t14\t60\t3\t1\t1\t1\t0\n"),
+        "{written}"
+    );
     assert_eq!(differences(&written, &crates), [""; 0]);
 
     crates
@@ -382,6 +391,20 @@ fn a_figure_that_rises_or_falls_and_a_crate_that_comes_or_goes_are_reported() {
             "one: lines of code rise from 14 to 15",
             "one: files without a head rise from 1 to 2\n    src/room/mod.rs\n    src/more.rs",
         ]
+    );
+
+    let circle = "use crate::room::both::Both;\npub struct More;";
+    let other = "//! A head.\nenum Both { One(crate::more::More) }";
+    let mut files = FILES;
+    files[4] = ("one/src/more.rs", circle);
+    files[3].1 = other;
+    let found = differences(&written, &one(&files));
+    assert_eq!(
+        found.last().map(String::as_str),
+        Some(
+            "one: circles of files rise from 0 to 1\n    a circle of 2 files, more.rs, room/both.rs:\n  \
+             more.rs:1 takes Both from room/both.rs\n  room/both.rs:2 takes More from more.rs"
+        )
     );
 
     let fewer = differences(&written, &one(&FILES[..2]));
