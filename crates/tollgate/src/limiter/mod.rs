@@ -42,7 +42,7 @@ use crate::{
         wait::queue::WaitQueues,
     },
     model::{charge::ChargeRef, entry::TAG_BYTES},
-    store::{Check, CheckFuture, Deadline, Publication, Settles, StoreFuture, answer_by},
+    store::{Check, CheckFuture, Deadline, Publication, StoreFuture, answer_by, answer_to},
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
 pub use builder::LimiterBuilder;
@@ -387,7 +387,7 @@ impl LimiterInner {
             self.count_share(check, decision);
             return answer;
         }
-        answer.settled_by(check, Arc::clone(self) as _)
+        self.ask(check, answer, Self::checked)
     }
 
     /// Denies a check because a policy blocks, without the store.
@@ -416,12 +416,12 @@ impl LimiterInner {
         + Send
         + 'static,
     ) -> StoreFuture<R> {
-        match answer.into_ready() {
+        match answer.into_pending(check) {
             Ok(outcome) => StoreFuture::ready(settle(self, check, outcome)),
-            Err(answer) => {
-                let (inner, kept, deadline) = (Arc::clone(self), check.keep(), check.deadline);
+            Err((answer, kept)) => {
+                let inner = Arc::clone(self);
                 StoreFuture::pending(async move {
-                    let outcome = answer_by(deadline, answer).await;
+                    let outcome = answer_to(&kept, answer).await;
                     settle(&inner, kept.check(), outcome)
                 })
             }
@@ -447,8 +447,8 @@ impl LimiterInner {
     }
 }
 
-impl Settles<Decision> for LimiterInner {
-    fn settle(
+impl LimiterInner {
+    fn checked(
         &self,
         check: Check<'_>,
         outcome: Result<Decision, Error>,

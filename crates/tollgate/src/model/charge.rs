@@ -114,7 +114,7 @@ pub struct Charge {
 }
 
 /// Borrows a charge.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargeRef<'a> {
     pub(crate) cost: Cost,
     pub(crate) each: Option<&'a EachCost>,
@@ -390,7 +390,7 @@ impl From<Cost> for ChargeRef<'_> {
 impl PartialEq<ChargeRef<'_>> for Charge {
     #[inline]
     fn eq(&self, other: &ChargeRef<'_>) -> bool {
-        self.cost == other.cost && self.each.as_ref() == other.each
+        self.borrow() == *other
     }
 }
 

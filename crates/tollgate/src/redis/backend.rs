@@ -28,7 +28,7 @@ use crate::{
     Cost, Decision, Error, ErrorKind, Key, PolicySet,
     clock::Clock,
     runtime,
-    store::{Check, CheckFuture, Deadline, KeptCheck, ReservationId, StoreFuture},
+    store::{Check, CheckFuture, Deadline, ReservationId, StoreFuture},
 };
 
 /// The servers of a store, and what the process knows of the keys on them.
@@ -143,13 +143,13 @@ impl Backend {
     ) -> CheckFuture {
         let clock_us = self.clock.as_ref().map(Clock::now_us);
         let request = CheckRequest::new(check, hash, deny_epoch, clock_us, lease_call);
-        let kept = KeptCheck::within(&request);
+        let kept = request.kept();
         match &self.servers {
             Servers::One(sender) => {
-                StoreFuture::kept(kept, OneServer(PendingCheck::new(sender, request)))
+                StoreFuture::keeping(kept, OneServer(PendingCheck::new(sender, request)))
             }
             Servers::Cluster(cluster) => {
-                StoreFuture::kept(kept, Arc::clone(cluster).check(request))
+                StoreFuture::keeping(kept, Arc::clone(cluster).check(request))
             }
         }
     }

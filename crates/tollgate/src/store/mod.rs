@@ -3,7 +3,9 @@
 // The trait and its laws. What several stores need is in the files beside; each store has a folder
 // of its own, Redis a room.
 
+mod answer;
 mod check;
+mod deadline;
 pub(crate) mod deny_cache;
 pub(crate) mod health;
 mod key_value;
@@ -19,6 +21,7 @@ pub(crate) mod scheme;
 mod spending;
 mod step;
 pub(crate) mod sync;
+mod timer;
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,9 +31,9 @@ pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
-pub(crate) use check::answer_by;
-pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
-pub(crate) use check::{Keeps, Kept, Settles};
+pub use answer::{CheckFuture, StoreFuture};
+pub use check::{Check, KeptCheck};
+pub use deadline::Deadline;
 pub use key_value::{Change, KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
@@ -42,6 +45,7 @@ pub(crate) use reservation::{ReservationId, Settlement};
 pub use scheme::{Scheme, register};
 pub use spending::Spending;
 pub(crate) use spending::{Filling, Seen, TOLD_EVERY, WeakSpending};
+pub(crate) use timer::{answer_by, answer_to};
 
 /// Keeps the state of policies, and decides checks on it.
 ///

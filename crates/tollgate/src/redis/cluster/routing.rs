@@ -53,7 +53,7 @@ impl Cluster {
     /// Decides a check at the server of its slot.
     pub(in crate::redis) async fn check(
         self: Arc<Self>,
-        request: Arc<CheckRequest>,
+        request: CheckRequest,
     ) -> Result<Decision, Error> {
         // A caller without a limiter may have no runtime.
         runtime::current()?;

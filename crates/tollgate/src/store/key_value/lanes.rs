@@ -197,21 +197,24 @@ impl<K: KeyValue> Lanes<K> {
         }
     }
 
-    /// Waits until the call of a key was decided. `step` reads and changes the values of `names`,
-    /// once for each try.
+    /// Returns the hash by which the calls of a key get their lane: that of the outermost level. Two
+    /// users of a tenant have the states of the tenant in common, so their calls belong in one lane.
+    pub(super) fn hash(&self, key: &Key) -> u64 {
+        key.branch(0).level(1).hash(&self.hasher)
+    }
+
+    /// Waits until a call was decided, of the key with this [hash](Self::hash). `step` reads and
+    /// changes the values of `names`, once for each try.
     pub(super) async fn ask<T: Send + 'static>(
-        self: Arc<Self>,
-        key: &Key,
+        self: &Arc<Self>,
+        hash: u64,
         names: Vec<Vec<u8>>,
         deadline: Option<Deadline>,
         step: impl FnMut(&mut Values, &[Vec<u8>], u64) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let runtime = runtime::current()?;
         let epoch = self.health.breaker.epoch();
-        let attempt = Attempt::new(&*self, deadline);
-        // By the outermost level: two users of a tenant have the states of the tenant in common, so
-        // their calls belong in one lane.
-        let hash = key.branch(0).level(1).hash(&self.hasher);
+        let attempt = Attempt::new(&**self, deadline);
         let (answer, answered) = oneshot::channel();
         let begins = {
             let mut queue = self.queue.lock();
@@ -237,7 +240,7 @@ impl<K: KeyValue> Lanes<K> {
         };
         if begins {
             let lane = Lane {
-                lanes: Arc::clone(&self),
+                lanes: Arc::clone(self),
                 keys: Vec::new(),
                 is_free: false,
             };

@@ -110,7 +110,8 @@ async fn ask<K: KeyValue, T: Send + 'static>(
         return Err(refusal);
     }
     let deadline = Some(Deadline::after(CALL_TIMEOUT));
-    Arc::clone(lanes).ask(&SUBJECT, names, deadline, step).await
+    let hash = lanes.hash(&SUBJECT);
+    lanes.ask(hash, names, deadline, step).await
 }
 
 /// Lists who was present lately: a line for each, with a time in milliseconds, a name and a text.

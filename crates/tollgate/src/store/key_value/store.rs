@@ -10,7 +10,7 @@ use super::{
     values::{Values, View},
 };
 use crate::{
-    Algorithm, Cost, Decision, Key, Policy, PolicySet, Store,
+    Algorithm, Cost, Decision, Error, Key, Policy, PolicySet, Store,
     clock::micros,
     model::{Entry, algorithm, entry::TAG_BYTES},
     runtime,
@@ -89,12 +89,14 @@ impl<K: KeyValue> KeyValueStore<K> {
         &self.0.backend
     }
 
-    /// Takes a step over the states of a check, and the record of the reservation with this id.
+    /// Takes a step over the states of a check, and the record of the reservation with this id. Then
+    /// calls `end` with what was decided.
     fn step<T: Send + 'static>(
         &self,
         check: Check<'_>,
         id: Option<&ReservationId>,
         mut step: impl FnMut(&mut View<'_>, Check<'_>, u64) -> T + Send + 'static,
+        end: impl FnOnce(&Lanes<K>, &Key, &Result<T, Error>) + Send + 'static,
     ) -> StoreFuture<T> {
         let Check {
             policies,
@@ -117,37 +119,16 @@ impl<K: KeyValue> KeyValueStore<K> {
             self.0.presence.serve(&self.0, false);
         }
         let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
-        let check = check.keep();
-        StoreFuture::kept(check.clone(), async move {
-            let key = check.check().key.clone();
+        let hash = lanes.hash(key);
+        // The only copy of the key: the step, the future and the limiter share it.
+        let kept = check.keep();
+        StoreFuture::keeping(kept.clone(), async move {
+            let check = kept.clone();
             let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
                 step(&mut View::new(values, names), check.check(), now_us)
             };
-            lanes.ask(&key, names, deadline, step).await
-        })
-    }
-
-    /// Decides a check by what is stored.
-    fn decide(&self, check: Check<'_>) -> CheckFuture {
-        self.step(check, None, |states, check, now_us| {
-            let levels = step::check(states, check, now_us, false);
-            Decision::from_levels(check.policies, levels, check.charge(), now_us)
-        })
-    }
-
-    /// Waits for a call after which units of the key may have come back, and forgets its denials.
-    fn forgetting<T: Send + Unpin + 'static>(
-        &self,
-        key: &Key,
-        call: StoreFuture<T>,
-    ) -> StoreFuture<T> {
-        if self.0.deny_cache.is_none() {
-            return call;
-        }
-        let (lanes, key) = (Arc::clone(&self.0), key.clone());
-        StoreFuture::pending(async move {
-            let outcome = call.await;
-            lanes.forget(&key);
+            let outcome = lanes.ask(hash, names, deadline, step).await;
+            end(&lanes, kept.check().key, &outcome);
             outcome
         })
     }
@@ -160,7 +141,7 @@ impl<K: KeyValue> KeyValueStore<K> {
         decision: Option<&Decision>,
     ) -> StoreFuture<()> {
         let decision = decision.cloned();
-        self.step(check, None, move |states, check, now_us| {
+        let refund = move |states: &mut View<'_>, check: Check<'_>, now_us| {
             step::refund(
                 states,
                 check,
@@ -168,7 +149,8 @@ impl<K: KeyValue> KeyValueStore<K> {
                 spent_us.unwrap_or(now_us),
                 decision.as_ref(),
             );
-        })
+        };
+        self.step(check, None, refund, forget)
     }
 }
 
@@ -177,22 +159,22 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        let lanes = &self.0;
-        let Some(cache) = &lanes.deny_cache else {
-            return self.decide(check);
+        let decide = |states: &mut View<'_>, check: Check<'_>, now_us| {
+            let levels = step::check(states, check, now_us, false);
+            Decision::from_levels(check.policies, levels, check.charge(), now_us)
         };
-        let hash = KeyHash::of(check.key, &lanes.hasher);
+        let Some(cache) = &self.0.deny_cache else {
+            return self.step(check, None, decide, ignore);
+        };
+        let hash = KeyHash::of(check.key, &self.0.hasher);
         if let Some(denied) = cache.look_up(&check, &hash) {
             return denied;
         }
-        let (sent, epoch) = (runtime::now(), cache.epoch(&check, &hash));
-        let (decision, lanes, key) = (self.decide(check), Arc::clone(lanes), check.key.clone());
-        StoreFuture::pending(async move {
-            let decision = decision.await?;
-            if let Some(cache) = &lanes.deny_cache {
-                cache.remember(&key, hash.whole, sent, epoch, &decision);
+        let (sent, epoch, whole) = (runtime::now(), cache.epoch(&check, &hash), hash.whole);
+        self.step(check, None, decide, move |lanes, key, outcome| {
+            if let (Some(cache), Ok(decision)) = (&lanes.deny_cache, outcome) {
+                cache.remember(key, whole, sent, epoch, decision);
             }
-            Ok(decision)
         })
     }
 
@@ -200,25 +182,23 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        self.step(check, None, |states, check, now_us| {
+        let look = |states: &mut View<'_>, check: Check<'_>, now_us| {
             let levels = step::look(states, check, now_us);
             Decision::from_levels(check.policies, levels, check.charge(), now_us)
-        })
+        };
+        self.step(check, None, look, ignore)
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
         match check.policies.is_blocked() {
             true => StoreFuture::ready(Ok(())),
-            false => {
-                let refund = self.refund_at(check, decision.map(Decision::at_us), decision);
-                self.forgetting(check.key, refund)
-            }
+            false => self.refund_at(check, decision.map(Decision::at_us), decision),
         }
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        let reset = self.step(check, None, |states, check, _| step::reset(states, check));
-        self.forgetting(check.key, reset)
+        let reset = |states: &mut View<'_>, check: Check<'_>, _| step::reset(states, check);
+        self.step(check, None, reset, forget)
     }
 
     fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
@@ -233,9 +213,10 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             cost: Cost::ZERO,
             ..check
         };
-        self.step(check, None, move |states, _, now_us| {
+        let list = move |states: &mut View<'_>, _: Check<'_>, now_us| {
             step::entries(states, (0, &log), now_us, limit)
-        })
+        };
+        self.step(check, None, list, ignore)
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
@@ -259,9 +240,9 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         let names = vec![name(|text| {
             names::write_permit_key(policy.name(), key, text);
         })];
+        let hash = self.0.hash(key);
         let (lanes, policy, key) = (Arc::clone(&self.0), policy.clone(), key.clone());
         StoreFuture::pending(async move {
-            let of = key.clone();
             let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
                 let (policy, key) = (&policy, &key);
                 let request = PermitRequest {
@@ -290,7 +271,7 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
                 }
                 grant
             };
-            lanes.ask(&of, names, deadline, step).await
+            lanes.ask(hash, names, deadline, step).await
         })
     }
 
@@ -299,9 +280,10 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             return StoreFuture::ready(Ok(blocked));
         }
         let (life_us, of) = (micros(time_to_live), id.clone());
-        self.step(check, Some(id), move |states, check, now_us| {
+        let reserve = move |states: &mut View<'_>, check: Check<'_>, now_us| {
             step::reserve(states, check, &of, life_us, now_us).decision(check)
-        })
+        };
+        self.step(check, Some(id), reserve, ignore)
     }
 
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
@@ -327,11 +309,19 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         }
         // One number for all attempts of the call.
         let (of, number) = (id.clone(), check.number());
-        let commit = self.step(check, Some(id), move |states, check, now_us| {
+        let commit = move |states: &mut View<'_>, check: Check<'_>, now_us| {
             step::commit(states, check, &of, number, now_us)
-        });
-        self.forgetting(check.key, commit)
+        };
+        self.step(check, Some(id), commit, forget)
     }
+}
+
+/// Ends a call that nobody remembers.
+fn ignore<K, T>(_: &Lanes<K>, _: &Key, _: &Result<T, Error>) {}
+
+/// Ends a call after which units of the key may have come back: forgets its denials.
+fn forget<K: KeyValue, T>(lanes: &Lanes<K>, key: &Key, _: &Result<T, Error>) {
+    lanes.forget(key);
 }
 
 /// Returns the most bytes of a state that grows with its policy. 0 for all others.

@@ -2,10 +2,7 @@
 //! When a batch leaves and how large it may be is decided in `pacer/`; the bytes of its call are
 //! written in `protocol/batch.rs`.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -16,7 +13,7 @@ use super::{
 };
 use crate::{
     Error,
-    model::charge::{Charge, ChargeRef},
+    model::charge::ChargeRef,
     random,
     redis::{
         connect::Connection,
@@ -103,7 +100,7 @@ impl Batch {
                     // The first check always fits: else it would never leave.
                     keys == 0
                         || (subjects < share.keys
-                            && keys + request.policies.shape().keys() <= MOST_KEYS)
+                            && keys + request.policies().shape().keys() <= MOST_KEYS)
                 }
             };
             if !fits || checks == share.checks.clamp(1, MOST_CHECKS) {
@@ -116,7 +113,7 @@ impl Batch {
             match joined {
                 Some((group, subject)) => batch.groups[group].join(subject, check),
                 None => {
-                    keys += request.policies.shape().keys();
+                    keys += request.policies().shape().keys();
                     subjects += 1;
                     // In the same call, the script would read the state before the other check has
                     // changed it.
@@ -132,7 +129,7 @@ impl Batch {
     /// Returns the last subject of the batch that shares a state with this check.
     fn latest(&self, metered: &[MeteredText], request: &CheckRequest) -> Option<(usize, usize)> {
         let mut latest = None;
-        for policy in 0..request.policies.len() {
+        for policy in 0..request.policies().len() {
             let Some((hash, text)) = request.metered(policy) else {
                 continue;
             };
@@ -158,7 +155,7 @@ impl Batch {
     /// Notes the texts that a subject meters.
     fn note(&self, metered: &mut Vec<MeteredText>, group: usize, subject: usize) {
         let request = self.groups[group].request(subject);
-        for policy in 0..request.policies.len() {
+        for policy in 0..request.policies().len() {
             metered.extend(request.metered(policy).map(|(hash, _)| MeteredText {
                 hash,
                 group,
@@ -272,7 +269,7 @@ impl Group {
     /// Adds a check that the subject [accepts](Self::accepts).
     pub(super) fn join(&mut self, subject: usize, check: QueuedCheck) {
         // The policies and the tag are those of the subject, which was compared when it was added.
-        self.is_uniform &= check.request().charge == self.request(0).charge;
+        self.is_uniform &= check.request().charge() == self.request(0).charge();
         self.runs += usize::from(self.begins_run(subject, check.request()));
         self.checks += 1;
         self.subjects[subject].push(check);
@@ -287,13 +284,13 @@ impl Group {
     /// Returns whether the reply has room for the run of a check that joins a subject.
     pub(super) fn has_room_for(&self, subject: usize, request: &CheckRequest) -> bool {
         !self.begins_run(subject, request)
-            || (self.runs + 1) * (1 + self.request(0).policies.shape().words()) <= MOST_NUMBERS
+            || (self.runs + 1) * (1 + self.request(0).policies().shape().words()) <= MOST_NUMBERS
     }
 
     /// Returns whether a check belongs into the same call of a script.
     pub(super) fn has_shape_of(&self, request: &CheckRequest) -> bool {
         let sample = self.request(0);
-        sample.policies.shape().id() == request.policies.shape().id()
+        sample.policies().shape().id() == request.policies().shape().id()
             && sample.share == request.share
             && sample.is_capped() == request.is_capped()
     }
@@ -301,7 +298,7 @@ impl Group {
     fn begins_run(&self, subject: usize, request: &CheckRequest) -> bool {
         self.subjects[subject]
             .last()
-            .is_none_or(|last| last.request().charge != request.charge)
+            .is_none_or(|last| last.request().charge() != request.charge())
     }
 
     /// Splits the group into one for each hash slot.
@@ -338,12 +335,12 @@ impl Group {
         groups
     }
 
-    pub(super) fn request(&self, subject: usize) -> &Arc<CheckRequest> {
+    pub(super) fn request(&self, subject: usize) -> &CheckRequest {
         self.subjects[subject][0].request()
     }
 
     pub(super) fn script(&self) -> &Script {
-        let shape = self.request(0).policies.shape();
+        let shape = self.request(0).policies().shape();
         if self.is_leased() {
             // Its calls carry reports, so it has one script for one check and for many.
             return shape.lease();
@@ -359,7 +356,7 @@ impl Group {
 
     fn call(&self, server: &Server) -> Call {
         let sample = self.request(0);
-        let keys = self.subjects.len() * sample.policies.shape().keys();
+        let keys = self.subjects.len() * sample.policies().shape().keys();
         let call = Call::of(self.script(), self.by_body, keys, |command| {
             self.fill(server, command);
         });
@@ -371,7 +368,7 @@ impl Group {
     fn fill(&self, server: &Server, command: &mut redis::Cmd) {
         let requests = || self.subjects.iter().map(|subject| subject[0].request());
         server.add_keys(
-            requests().map(|request| (&request.policies, &request.key)),
+            requests().map(|request| (request.policies(), request.key())),
             command,
         );
         let sample = self.request(0);
@@ -389,16 +386,16 @@ impl Group {
         } else {
             command.arg(self.mixed_args(server).into_bytes());
         }
-        if sample.policies.is_tagged() {
-            requests().for_each(|request| _ = command.arg(&*request.tag));
+        if sample.policies().is_tagged() {
+            requests().for_each(|request| _ = command.arg(request.tag()));
         }
     }
 
     fn mixed_args(&self, server: &Server) -> MixedArgs<'_> {
         let mut args = MixedArgs::new(server.now(), self.subjects.len());
         for subject in &self.subjects {
-            let policies = &subject[0].request().policies;
-            args.subject(policies, charges_of(subject));
+            let policies = subject[0].request().policies();
+            args.subject(policies, runs_of(subject));
         }
         args
     }
@@ -410,18 +407,18 @@ impl Group {
         let mut args = MixedArgs::leasing(server.now(), birth, self.subjects.len());
         for subject in &self.subjects {
             let request = subject[0].request();
-            let policies = &request.policies;
+            let policies = request.policies();
             let compose =
-                |call: &LeaseCall| call.compose(policies, &request.key, request.hash.whole);
+                |call: &LeaseCall| call.compose(policies, request.key(), request.hash.whole);
             let (reports, want) = request.lease_call.as_ref().map(compose).unwrap_or_default();
-            args.leased_subject(policies, &reports, want, charges_of(subject));
+            args.leased_subject(policies, &reports, want, runs_of(subject));
         }
         args
     }
 
     /// Returns whether replicas take units of the policies in advance.
     fn is_leased(&self) -> bool {
-        self.request(0).policies.is_leased()
+        self.request(0).policies().is_leased()
     }
 
     /// Returns whether some key has several checks, so that the call says how many each has.
@@ -443,7 +440,7 @@ impl Group {
             let is_same = |subject: &Subject| {
                 let other = subject[0].request();
                 has_one_run(subject)
-                    && other.charge == request.charge
+                    && other.charge() == request.charge()
                     && other.is_same_subject(request)
             };
             let Some(first) = earlier.subjects.iter().position(is_same) else {
@@ -502,17 +499,17 @@ impl Group {
     }
 
     fn reply_uniform(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
-        let sample = Arc::clone(self.request(0));
+        let sample = self.request(0).clone();
         let runs = self
             .subjects
             .iter()
-            .map(|subject| (&sample.policies, subject.len()));
+            .map(|subject| (sample.policies(), subject.len()));
         let mut reply = match BatchReply::new(runs, sample.is_capped(), value) {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
         };
         for subject in self.subjects {
-            let outcome = reply.next(&sample.policies, subject.len());
+            let outcome = reply.next(sample.policies(), subject.len());
             reply_run(subject, &outcome);
         }
         Ok(())
@@ -521,7 +518,7 @@ impl Group {
     fn reply_leasing(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
         let subjects = self.subjects.iter();
         let subjects = subjects.map(|subject| {
-            let policies = &subject[0].request().policies;
+            let policies = subject[0].request().policies();
             (policies, runs_of(subject).map(|(_, count)| count))
         });
         let mut reply = match BatchReply::leasing(subjects, value) {
@@ -529,24 +526,24 @@ impl Group {
             Err(error) => return Err((self.subjects, error)),
         };
         for mut subject in self.subjects {
-            let first = Arc::clone(subject[0].request());
+            let first = subject[0].request().clone();
             let mut last = None;
             // The block ends the borrow of the subject, whose run is then taken out.
             while let Some((charge, count)) = { runs_of(&subject).next() } {
-                let charge = charge.clone();
+                let charge = charge.to_owned();
                 let rest = subject.drain(count..).collect();
                 let run = std::mem::replace(&mut subject, rest);
-                let outcome = reply.next(&first.policies, count);
+                let outcome = reply.next(first.policies(), count);
                 last = outcome
                     .as_ref()
                     .ok()
-                    .map(|outcome| outcome.decision(count - 1, &first.policies, charge.borrow()));
+                    .map(|outcome| outcome.decision(count - 1, first.policies(), charge.borrow()));
                 reply_run(run, &outcome);
             }
             if let (Ok(grant), Some(decision), Some(call)) =
-                (reply.grant(&first.policies), last, &first.lease_call)
+                (reply.grant(first.policies()), last, &first.lease_call)
             {
-                call.answered(&first.key, first.hash.whole, &decision, grant);
+                call.answered(first.key(), first.hash.whole, &decision, grant);
             }
         }
         Ok(())
@@ -554,7 +551,7 @@ impl Group {
 
     fn reply_mixed(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
         let runs = self.subjects.iter().flat_map(|subject| {
-            let policies = &subject[0].request().policies;
+            let policies = subject[0].request().policies();
             runs_of(subject).map(move |(_, count)| (policies, count))
         });
         let mut reply = match BatchReply::new(runs, self.request(0).is_capped(), value) {
@@ -565,7 +562,7 @@ impl Group {
             while let Some((_, count)) = { runs_of(&subject).next() } {
                 let rest = subject.drain(count..).collect();
                 let run = std::mem::replace(&mut subject, rest);
-                let outcome = reply.next(&run[0].request().policies, count);
+                let outcome = reply.next(run[0].request().policies(), count);
                 reply_run(run, &outcome);
             }
         }
@@ -579,11 +576,11 @@ impl CheckRequest {
     /// state only if they have such a text in common. `None` when a policy before it meters the
     /// same text, or when there is no such policy.
     fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
-        if !self.policies.meters_parts() && !self.key.has_branches() {
+        if !self.policies().meters_parts() && !self.key().has_branches() {
             // All policies meter the whole key, so one text stands for all.
-            return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
+            return (at == 0).then(|| (self.hash.whole, self.key().as_bytes()));
         }
-        let policies = self.policies.shared();
+        let policies = self.policies().shared();
         let policy = policies.get(at)?;
         if policies[..at]
             .iter()
@@ -591,9 +588,9 @@ impl CheckRequest {
         {
             return None;
         }
-        let level = policy.metered(&self.key);
+        let level = policy.metered(self.key());
         let hash = match policy.reach() {
-            0 if !self.key.has_branches() => self.hash.whole,
+            0 if !self.key().has_branches() => self.hash.whole,
             1 => self.hash.outermost,
             _ => level.hash(&self.hash.hasher),
         };
@@ -603,7 +600,7 @@ impl CheckRequest {
     /// Returns whether the answer comes too late for a check that is sent now, and would not have
     /// been too late for one that did not wait.
     fn has_waited_too_long(&self, now: Instant, round_trip: Duration) -> bool {
-        self.deadline.is_some_and(|deadline| {
+        self.deadline().is_some_and(|deadline| {
             deadline.timeout() > round_trip
                 && deadline.instant().is_some_and(|end| end < now + round_trip)
         })
@@ -613,50 +610,46 @@ impl CheckRequest {
     /// policies, and both have ceilings or none. Where the tag is stored, they also have the same
     /// tag and costs.
     fn is_same_subject(&self, other: &Self) -> bool {
-        self.key == other.key
+        self.key() == other.key()
             && self.share == other.share
             && self.is_capped() == other.is_capped()
-            && self.policies.is_same(&other.policies)
-            && (!self.policies.is_tagged()
-                || (self.charge == other.charge && self.tag == other.tag))
+            && self.policies().is_same(other.policies())
+            && (!self.policies().is_tagged()
+                || (self.charge() == other.charge() && self.tag() == other.tag()))
     }
 
     /// Returns whether both checks read or write the same state, if the [text](Self::metered) that
     /// the policy at `place` meters is that of the policy at `other_place`.
     fn shares_state(&self, place: usize, other: &Self, other_place: usize) -> bool {
-        let reach = |request: &Self, at: usize| request.policies.shared()[at].reach();
+        let reach = |request: &Self, at: usize| request.policies().shared()[at].reach();
         let reaches = (reach(self, place), reach(other, other_place));
-        (reaches.0 == reaches.1 && self.policies.is_same(&other.policies))
-            || self.policies.shares_state(&other.policies, reaches)
+        (reaches.0 == reaches.1 && self.policies().is_same(other.policies()))
+            || self.policies().shares_state(other.policies(), reaches)
     }
 
     /// Returns whether one call names the policies, the costs and the tag of both checks once.
     fn is_alike(&self, other: &Self) -> bool {
-        self.charge == other.charge
+        self.charge() == other.charge()
             && self.share == other.share
             && self.is_tagged_alike(other)
-            && self.policies.is_same(&other.policies)
+            && self.policies().is_same(other.policies())
     }
 
     /// Compares the tags, if a log stores them. Most are empty, and a comparison of two empty slices
     /// takes the processor longer than all the other fields: it reads masked words at an address that
     /// is not mapped.
     fn is_tagged_alike(&self, other: &Self) -> bool {
-        !self.policies.is_tagged()
-            || self.tag.len() == other.tag.len() && (self.tag.is_empty() || self.tag == other.tag)
+        !self.policies().is_tagged()
+            || self.tag().len() == other.tag().len()
+                && (self.tag().is_empty() || self.tag() == other.tag())
     }
 }
 
 /// Returns the runs of a subject: the charge of each, and the number of its checks.
-fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
+fn runs_of(subject: &Subject) -> impl Iterator<Item = (ChargeRef<'_>, usize)> {
     subject
-        .chunk_by(|a, b| a.request().charge == b.request().charge)
-        .map(|run| (&run[0].request().charge, run.len()))
-}
-
-/// Returns the runs of a subject as a call has them.
-fn charges_of(subject: &Subject) -> impl Iterator<Item = (ChargeRef<'_>, usize)> {
-    runs_of(subject).map(|(charge, count)| (charge.borrow(), count))
+        .chunk_by(|a, b| a.request().charge() == b.request().charge())
+        .map(|run| (run[0].request().charge(), run.len()))
 }
 
 /// Replies to the checks of one run. A caller that gave up after its check was sent was charged all
@@ -665,7 +658,7 @@ fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
     for (at, check) in run.into_iter().enumerate() {
         let request = check.request();
         let reply = match outcome {
-            Ok(outcome) => Ok(outcome.decision(at, &request.policies, request.charge.borrow())),
+            Ok(outcome) => Ok(outcome.decision(at, request.policies(), request.charge())),
             Err(error) => Err(CallError::Failed(error.clone())),
         };
         check.reply(reply);

@@ -1,5 +1,5 @@
 use super::*;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 
@@ -18,7 +18,7 @@ use crate::{
 struct Line {
     queue: Queue<QueuedCheck>,
     breaker: Breaker,
-    callers: Vec<Arc<CheckRequest>>,
+    callers: Vec<CheckRequest>,
 }
 
 impl Line {
@@ -37,7 +37,7 @@ impl Line {
     fn push_check(&mut self, check: Check<'_>) {
         let request = check.to_request();
         let (mut waiting, epoch) = self.queue.enter(&self.breaker).expect("a closed breaker");
-        waiting.push_back(QueuedCheck::new(Arc::clone(&request), epoch));
+        waiting.push_back(QueuedCheck::new(request.clone(), epoch));
         drop(waiting);
         self.callers.push(request);
     }
@@ -52,11 +52,11 @@ impl Line {
 }
 
 trait ToRequest {
-    fn to_request(self) -> Arc<CheckRequest>;
+    fn to_request(self) -> CheckRequest;
 }
 
 impl ToRequest for Check<'_> {
-    fn to_request(self) -> Arc<CheckRequest> {
+    fn to_request(self) -> CheckRequest {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
         CheckRequest::new(self, KeyHash::of(self.key, &HASHER), None, None, None)
     }
@@ -124,8 +124,8 @@ fn calls(batch: &Batch) -> Vec<Vec<(String, u64)>> {
     let check = |check: &QueuedCheck| {
         let request = check.request();
         (
-            String::from_utf8_lossy(request.key.as_bytes()).into_owned(),
-            request.charge.borrow().cost.units(),
+            String::from_utf8_lossy(request.key().as_bytes()).into_owned(),
+            request.charge().cost.units(),
         )
     };
     batch
@@ -211,7 +211,7 @@ fn sets_that_share_a_state_are_in_different_calls_and_others_are_not() {
         let amount = |subject: &Subject| {
             subject[0]
                 .request()
-                .policies
+                .policies()
                 .iter()
                 .next()
                 .expect("a policy")
@@ -251,10 +251,10 @@ fn names(batch: &Batch) -> Vec<Vec<String>> {
         let request = subject[0].request();
         let name = |policy: &Policy| {
             let mut text = Vec::new();
-            protocol::write_key(policy, &request.key, &mut text);
+            protocol::write_key(policy, request.key(), &mut text);
             String::from_utf8_lossy(&text).into_owned()
         };
-        request.policies.iter().map(name).collect::<Vec<_>>()
+        request.policies().iter().map(name).collect::<Vec<_>>()
     };
     batch
         .groups
@@ -375,7 +375,7 @@ async fn a_check_that_would_be_answered_too_late_is_not_sent_unless_it_never_cou
     assert_eq!(
         batch.late[0]
             .request()
-            .deadline
+            .deadline()
             .expect("a deadline")
             .timeout(),
         Duration::from_millis(50)
@@ -391,7 +391,7 @@ fn a_caller_that_gave_up_is_not_sent() {
     let sent: Vec<_> = batch.groups[0]
         .subjects
         .iter()
-        .map(|subject| subject[0].request().key.clone())
+        .map(|subject| subject[0].request().key().clone())
         .collect();
     assert_eq!(sent, [Key::from(0_u64), Key::from(2_u64)]);
 }
@@ -408,13 +408,14 @@ fn callers_change_places_when_an_earlier_batch_comes_back() {
         .into_iter()
         .for_each(|key| waiting.push(&set, key, 1));
     let mut executed = waiting.cut(WIDE).groups.remove(0);
-    let callers: Vec<_> = waiting.callers.iter().map(Arc::as_ptr).collect();
+    let place = |request: &CheckRequest| std::ptr::from_ref(&**request).addr();
+    let callers: Vec<_> = waiting.callers.iter().map(place).collect();
     waiting.callers.remove(1).give_up();
     executed.change_places(&mut refused);
     let of = |group: Group| {
         group
             .into_checks()
-            .map(|check| Arc::as_ptr(check.request()))
+            .map(|check| place(check.request()))
             .collect::<Vec<_>>()
     };
     assert_eq!(refused.checks, 3);

@@ -23,9 +23,10 @@ use super::{
     worker,
 };
 use crate::{
-    Decision, Error, ErrorKind, Key,
+    Decision, Error, ErrorKind, Key, PolicySet,
     clock::Clock,
     lock::Lock,
+    model::charge::ChargeRef,
     redis::{
         connect::{Connection, Numbered, SharedConnection},
         deny_cache::{DenyCache, Epoch, KeyHash},
@@ -34,8 +35,8 @@ use crate::{
         server::{Awaited, Call, CallError, Sent, Server, ServerConfig},
         sync::MutexGuard,
     },
-    runtime::{self, Alarm, Background, HasAlarm},
-    store::{Check, Deadline, Keeps, Kept, health::Probed},
+    runtime::{self, Background},
+    store::{Check, Deadline, KeptCheck, health::Probed},
 };
 
 /// Represents one server with the queue before it. Callers send their checks while these are few.
@@ -105,13 +106,13 @@ impl Sender {
     ///
     /// A check that would not be answered within its deadline fails at once with
     /// [`ErrorKind::Overloaded`](crate::ErrorKind).
-    fn begin(&self, request: &Arc<CheckRequest>) -> Result<CheckProgress, Error> {
+    fn begin(&self, request: &CheckRequest) -> Result<CheckProgress, Error> {
         let Some((mut waiting, breaker_epoch)) = self.queue.enter(self.server.breaker()) else {
             return Err(self.server.last_refusal());
         };
         // Reports of leased policies travel in batches only. A check without a deadline takes the
         // queue, where it ends when the breaker opens.
-        let may_be_direct = !request.policies.is_leased() && request.has_end();
+        let may_be_direct = !request.policies().is_leased() && request.has_end();
         if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
             match self.server.ready_connection() {
                 Some(connection) => {
@@ -124,7 +125,7 @@ impl Sender {
         }
         admit(&mut waiting, request)?;
         let is_first = waiting.len() == 0;
-        waiting.push_back(QueuedCheck::new(Arc::clone(request), breaker_epoch));
+        waiting.push_back(QueuedCheck::new(request.clone(), breaker_epoch));
         drop(waiting);
         if self.worker.has(SERVE) {
             // The first one has woken the worker for the others.
@@ -149,7 +150,7 @@ impl Sender {
     fn direct(
         &self,
         mut waiting: MutexGuard<'_, Waiting<QueuedCheck>>,
-        request: &Arc<CheckRequest>,
+        request: &CheckRequest,
         connection: Connection,
     ) -> Awaited<CheckResult> {
         let is_short = waiting.pacer.short_line() == Some(connection.number());
@@ -165,22 +166,22 @@ impl Sender {
             began: (!is_short).then(runtime::now),
             is_answered: false,
         };
-        let (request, server) = (Arc::clone(request), Arc::clone(&self.server));
+        let (request, server) = (request.clone(), Arc::clone(&self.server));
         Awaited::new(
             &self.server,
-            request.deadline,
+            request.deadline(),
             call(request, by_body, server, connection, turn),
         )
     }
 
     /// Notes an answer of the server, and remembers a denial.
     fn decided(&self, request: &CheckRequest, decision: &Decision) {
-        self.server.check_answered(request.deadline);
+        self.server.check_answered(request.deadline());
         if decision.is_denied()
             && let (Some(cache), Some(epoch)) = (&self.deny_cache, request.deny_epoch)
         {
             cache.remember(
-                &request.key,
+                request.key(),
                 request.hash.whole,
                 request.sent,
                 epoch,
@@ -219,7 +220,7 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
             return Err(Error::new(ErrorKind::Overloaded, words));
         }
     }
-    let Some(deadline) = request.deadline else {
+    let Some(deadline) = request.deadline() else {
         return Ok(());
     };
     let (count, crowd) = (waiting.len(), waiting.crowd(request.key_hash()));
@@ -258,7 +259,7 @@ impl Drop for DirectTurn {
 }
 
 async fn call(
-    request: Arc<CheckRequest>,
+    request: CheckRequest,
     by_body: bool,
     server: Arc<Server>,
     connection: Connection,
@@ -295,7 +296,7 @@ async fn call(
 /// put around it, and a check was moved seven times.
 pub(in crate::redis) struct PendingCheck {
     sender: Arc<Sender>,
-    request: Arc<CheckRequest>,
+    request: CheckRequest,
     state: CheckProgress,
 }
 
@@ -311,7 +312,7 @@ enum CheckProgress {
 }
 
 impl PendingCheck {
-    pub(in crate::redis) fn new(sender: &Arc<Sender>, request: Arc<CheckRequest>) -> Self {
+    pub(in crate::redis) fn new(sender: &Arc<Sender>, request: CheckRequest) -> Self {
         Self {
             sender: Arc::clone(sender),
             request,
@@ -364,7 +365,7 @@ impl Future for PendingCheck {
 impl Drop for PendingCheck {
     fn drop(&mut self) {
         self.request.give_up();
-        let deadline = self.request.deadline;
+        let deadline = self.request.deadline();
         if matches!(
             self.state,
             CheckProgress::Queued(_) | CheckProgress::Direct(_)
@@ -377,9 +378,12 @@ impl Drop for PendingCheck {
 
 /// Holds a check and, later, its reply.
 ///
-/// The caller and the worker share it in one allocation.
-pub(in crate::redis) struct CheckRequest {
-    kept: Kept,
+/// The caller and the worker share it in one allocation, as clones.
+#[derive(Clone)]
+pub(in crate::redis) struct CheckRequest(KeptCheck<Request>);
+
+/// What the store has to know of a check.
+pub(in crate::redis) struct Request {
     /// The hashes of the key.
     pub(in crate::redis) hash: KeyHash,
     pub(in crate::redis) sent: Instant,
@@ -424,29 +428,17 @@ enum Reply {
 /// gets no reply.
 #[derive(Debug)]
 pub(super) struct QueuedCheck {
-    request: Arc<CheckRequest>,
+    request: CheckRequest,
     /// The epoch of the breaker when the check was queued.
     pub(super) breaker_epoch: u64,
 }
 
 impl Deref for CheckRequest {
-    type Target = Kept;
+    type Target = Request;
 
     #[inline]
-    fn deref(&self) -> &Kept {
-        &self.kept
-    }
-}
-
-impl Keeps for CheckRequest {
-    fn kept(&self) -> &Kept {
-        &self.kept
-    }
-}
-
-impl HasAlarm for CheckRequest {
-    fn alarm(&self) -> &Alarm {
-        self.kept.alarm()
+    fn deref(&self) -> &Request {
+        self.0.data()
     }
 }
 
@@ -458,7 +450,7 @@ impl CheckRequest {
         deny_epoch: Option<Epoch>,
         clock_us: Option<u64>,
         lease_call: Option<LeaseCall>,
-    ) -> Arc<Self> {
+    ) -> Self {
         let uncapped;
         let check = if check.policies.is_leased() && check.charge().is_capped() {
             // Units that were granted in advance are spent without looking at what others have
@@ -468,8 +460,7 @@ impl CheckRequest {
         } else {
             check
         };
-        Arc::new(Self {
-            kept: Kept::new(check),
+        Self(check.keep_with(Request {
             hash,
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
             clock_us,
@@ -478,7 +469,44 @@ impl CheckRequest {
             share: SlotShare::Whole,
             is_over: AtomicBool::new(false),
             reply: Lock::new(Reply::Awaited(None)),
-        })
+        }))
+    }
+
+    /// Returns the check that the store is asked.
+    #[inline]
+    pub(super) fn check(&self) -> Check<'_> {
+        self.0.check()
+    }
+
+    #[inline]
+    pub(super) fn policies(&self) -> &PolicySet {
+        self.check().policies
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> &Key {
+        self.check().key
+    }
+
+    #[inline]
+    pub(super) fn charge(&self) -> ChargeRef<'_> {
+        self.check().charge()
+    }
+
+    #[inline]
+    pub(super) fn tag(&self) -> &[u8] {
+        self.check().tag
+    }
+
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Deadline> {
+        self.check().deadline
+    }
+
+    /// Returns the copy of the check, which a limiter may share.
+    #[inline]
+    pub(in crate::redis) fn kept(&self) -> KeptCheck {
+        self.0.clone().into()
     }
 
     /// Reads the reply to the call of this check alone.
@@ -488,43 +516,42 @@ impl CheckRequest {
             .clock_us
             .unwrap_or_else(|| Decision::here_us(self.sent));
         Ok(protocol::decision(
-            &self.policies,
-            self.charge.borrow(),
+            self.policies(),
+            self.charge(),
             asked_us,
             value,
         )?)
     }
 
     /// Returns the same request, to be sent to a server that has this share of its slot.
-    pub(in crate::redis) fn again(&self, share: SlotShare) -> Arc<Self> {
-        Arc::new(Self {
-            kept: Kept::new(self.check()),
+    pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
+        Self(self.check().keep_with(Request {
             hash: self.hash.clone(),
             lease_call: self.lease_call.clone(),
             share,
             is_over: AtomicBool::new(false),
             reply: Lock::new(Reply::Awaited(None)),
-            ..*self
-        })
+            ..**self
+        }))
     }
 
     /// Returns whether the check has ceilings.
     pub(super) fn is_capped(&self) -> bool {
-        self.charge.borrow().is_capped()
+        self.charge().is_capped()
     }
 
     /// Returns the script that decides this check alone.
     pub(super) fn script(&self) -> &Script {
-        self.policies.shape().check(self.is_capped())
+        self.policies().shape().check(self.is_capped())
     }
 
     /// Writes the call of this script.
     pub(super) fn call(&self, server: &Server, by_body: bool) -> Call {
         let fill = |command: &mut Cmd| {
-            server.add_keys([(&self.policies, &self.key)], command);
+            server.add_keys([(self.policies(), self.key())], command);
             self.add_arguments(server, command);
         };
-        Call::of(self.script(), by_body, self.policies.shape().keys(), fill)
+        Call::of(self.script(), by_body, self.policies().shape().keys(), fill)
             .asking(self.share == SlotShare::Arriving)
     }
 
@@ -532,11 +559,11 @@ impl CheckRequest {
     pub(super) fn add_arguments(&self, server: &Server, command: &mut Cmd) {
         command.arg(&*protocol::pack(
             server.now(),
-            self.charge.borrow(),
-            &self.policies,
+            self.charge(),
+            self.policies(),
         ));
-        if self.policies.is_tagged() {
-            command.arg(&*self.tag);
+        if self.policies().is_tagged() {
+            command.arg(self.tag());
         }
     }
 
@@ -547,12 +574,12 @@ impl CheckRequest {
 
     /// Returns whether there is a time at which the check ends.
     pub(super) fn has_end(&self) -> bool {
-        self.deadline.and_then(Deadline::instant).is_some()
+        self.deadline().and_then(Deadline::instant).is_some()
     }
 
     /// Returns the key whose slot is that of the check: the branch that the first policy meters.
     pub(in crate::redis) fn routed_key(&self) -> &Key {
-        self.policies.first_branch(&self.key)
+        self.policies().first_branch(self.key())
     }
 
     /// Returns the hash by which the checks of a key are counted. All keys below one outermost
@@ -605,14 +632,14 @@ pub(super) fn overloaded(wait: Duration) -> Error {
 }
 
 impl QueuedCheck {
-    pub(super) fn new(request: Arc<CheckRequest>, breaker_epoch: u64) -> Self {
+    pub(super) fn new(request: CheckRequest, breaker_epoch: u64) -> Self {
         Self {
             request,
             breaker_epoch,
         }
     }
 
-    pub(super) fn request(&self) -> &Arc<CheckRequest> {
+    pub(super) fn request(&self) -> &CheckRequest {
         &self.request
     }
 
@@ -649,8 +676,8 @@ impl fmt::Debug for CheckRequest {
     /// Leaves out the key and the tag: both may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CheckRequest")
-            .field("policies", &self.policies)
-            .field("charge", &self.charge)
+            .field("policies", self.policies())
+            .field("charge", &self.charge())
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::{Cost, Policy, PolicySet, Quota};
 
 /// Returns a check in a queue, and what its caller has.
-fn queued() -> (QueuedCheck, Arc<CheckRequest>) {
+fn queued() -> (QueuedCheck, CheckRequest) {
     let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
     let key = Key::new("acme");
     let hash = KeyHash {
@@ -16,7 +16,7 @@ fn queued() -> (QueuedCheck, Arc<CheckRequest>) {
     };
     let check = Check::new(&policies, &key, Cost::ONE);
     let request = CheckRequest::new(check, hash, None, None, None);
-    (QueuedCheck::new(Arc::clone(&request), 0), request)
+    (QueuedCheck::new(request.clone(), 0), request)
 }
 
 fn poll(request: &CheckRequest) -> Poll<Option<CheckResult>> {

@@ -1,0 +1,193 @@
+//! The future of an answer: that of a store, or of a limiter.
+//! Who waits for it until a deadline is in `timer/mod.rs`; what a limiter makes of it, in
+//! `limiter/mod.rs`.
+
+use std::{
+    fmt,
+    future::Future,
+    mem,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use super::check::{Check, KeptCheck};
+use crate::{Decision, Error};
+
+/// Resolves to the decision of a check. [`Limiter::check`](crate::Limiter::check) returns it.
+pub type CheckFuture = StoreFuture<Decision>;
+
+/// Resolves to the answer of a store, or to a [limiter](crate::limiter::LimiterFuture).
+///
+/// The answer may already be there. It then costs no allocation, and
+/// [`into_ready`](Self::into_ready) takes it without an executor.
+///
+/// A store in the process charges when the method is called, not when the future is polled. A store
+/// on a server charges at some time after the future is first polled.
+#[must_use = "an in-process check was charged before the future is polled; any other check is not sent until it is polled"]
+pub struct StoreFuture<T>(FutureState<T>);
+
+enum FutureState<T> {
+    Ready(T),
+    Failed(Error),
+    /// The answer comes, with the copy of the check if the store has one.
+    Pending(PendingAnswer<T>, Option<KeptCheck>),
+    Taken,
+}
+
+/// An answer that is not there yet.
+pub(crate) type PendingAnswer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// The message of a panic about a future that is used after its end.
+const USED: &str = "a store future was used after it was ready";
+
+impl<T> StoreFuture<T> {
+    /// Creates a future whose answer is there.
+    #[inline]
+    pub fn ready(answer: Result<T, Error>) -> Self {
+        Self(match answer {
+            Ok(answer) => FutureState::Ready(answer),
+            Err(error) => FutureState::Failed(error),
+        })
+    }
+
+    /// Creates a future whose answer is there, and is no error. Nothing is copied out of a
+    /// `Result`.
+    #[inline]
+    pub(crate) fn decided(answer: T) -> Self {
+        Self(FutureState::Ready(answer))
+    }
+
+    /// Creates a future from any future. It is boxed once.
+    pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
+        Self(FutureState::Pending(Box::pin(answer), None))
+    }
+
+    /// Creates a future from the answer to a check that the store keeps. A limiter that waits for it
+    /// shares the copy, so that the key is copied once. Any copy of the check that the store was
+    /// asked will do; of another check, it is not used.
+    ///
+    /// ```
+    /// use std::{future::IntoFuture, time::Duration};
+    /// use tollgate::{
+    ///     Decision, Limiter, MemoryStore, Policy, Quota, Store,
+    ///     store::{Check, CheckFuture, StoreFuture},
+    /// };
+    ///
+    /// /// Decides after a while, as a store on a server does.
+    /// struct Distant(MemoryStore);
+    ///
+    /// impl Store for Distant {
+    ///     fn check(&self, check: Check<'_>) -> CheckFuture {
+    ///         let (store, kept) = (self.0.clone(), check.keep());
+    ///         StoreFuture::keeping(kept.clone(), async move {
+    ///             tokio::time::sleep(Duration::from_millis(2)).await;
+    ///             store.check(kept.check()).await
+    ///         })
+    ///     }
+    ///     # fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+    ///     #     self.0.refund(check, decision)
+    ///     # }
+    ///     # fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+    ///     #     self.0.reset(check)
+    ///     # }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let store = Distant(MemoryStore::new());
+    /// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
+    /// let check = limiter.check("acme").into_future();
+    /// assert!(check.as_ready().is_none());
+    /// assert!(check.await?.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    pub fn keeping(
+        check: impl Into<KeptCheck>,
+        answer: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Self {
+        Self(FutureState::Pending(Box::pin(answer), Some(check.into())))
+    }
+
+    /// Returns a reference to the answer if it is there.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
+    /// let check = limiter.check("acme").into_future();
+    /// assert!(matches!(check.as_ready(), Some(Ok(decision)) if decision.is_allowed()));
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn as_ready(&self) -> Option<Result<&T, &Error>> {
+        match &self.0 {
+            FutureState::Ready(answer) => Some(Ok(answer)),
+            FutureState::Failed(error) => Some(Err(error)),
+            _ => None,
+        }
+    }
+
+    /// Returns the answer if it is there.
+    ///
+    /// # Errors
+    ///
+    /// The future itself, when the answer is pending.
+    #[inline]
+    pub fn into_ready(self) -> Result<Result<T, Error>, Self> {
+        match self.0 {
+            FutureState::Ready(answer) => Ok(Ok(answer)),
+            FutureState::Failed(error) => Ok(Err(error)),
+            pending => Err(Self(pending)),
+        }
+    }
+
+    /// Returns the answer if it is there, and otherwise what to wait for, with the copy of `check`
+    /// that the store keeps or a new one. A store that wraps another may have asked it for a check of
+    /// its own.
+    pub(crate) fn into_pending(
+        self,
+        check: Check<'_>,
+    ) -> Result<Result<T, Error>, (PendingAnswer<T>, KeptCheck)> {
+        match self.0 {
+            FutureState::Ready(answer) => Ok(Ok(answer)),
+            FutureState::Failed(error) => Ok(Err(error)),
+            FutureState::Pending(answer, kept) => {
+                let kept = kept.filter(|kept| kept.check() == check);
+                Err((answer, kept.unwrap_or_else(|| check.keep())))
+            }
+            FutureState::Taken => panic!("{USED}"),
+        }
+    }
+}
+
+impl<T> Future for StoreFuture<T>
+where
+    T: Unpin,
+{
+    type Output = Result<T, Error>;
+
+    /// # Panics
+    ///
+    /// When the future is polled after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            FutureState::Pending(answer, _) => answer.as_mut().poll(cx),
+            there => match mem::replace(there, FutureState::Taken) {
+                FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
+                FutureState::Failed(error) => Poll::Ready(Err(error)),
+                _ => panic!("{USED}"),
+            },
+        }
+    }
+}
+
+impl<T> fmt::Debug for StoreFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {
+                "StoreFuture::Ready"
+            }
+            FutureState::Pending(..) => "StoreFuture::Pending",
+        })
+    }
+}
