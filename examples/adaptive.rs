@@ -5,7 +5,7 @@
 //! ten times as long from second 3 to second 6. The limit falls, `/search` is answered with 503,
 //! and `/login` still passes.
 //!
-//! Features: the defaults of `tollgate-tower`.
+//! Features: none.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, interval, sleep},
 };
-use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient};
+use tollgate_overload::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient};
 use tower::ServiceExt;
 
 /// Stands for a database with ten connections.

@@ -22,7 +22,7 @@
 //! `REFUSE_ALL=1` refuses everything, and does not even ask for a pause: the budget of the retries
 //! keeps the clients from a storm.
 //!
-//! Features: `reqwest` of `tollgate-tower`, beside the defaults.
+//! Features: `reqwest` of `tollgate-outgoing`, beside the defaults.
 
 use std::{
     env,
@@ -43,11 +43,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tollgate::{Limiter, MemoryStore, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, stopped, store};
-use tollgate_tower::{
-    RateLimitLayer,
-    key::Global,
-    outgoing::{OutgoingLayer, ReqwestClient},
-};
+use tollgate_outgoing::{OutgoingLayer, ReqwestClient};
+use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::Layer;
 
 const ALLOWED: Quota = Quota::new(200, Duration::from_secs(4));

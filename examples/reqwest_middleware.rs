@@ -13,7 +13,7 @@
 //! [`OutgoingLayer`] goes around the rest of the chain of middleware. So it works with those before
 //! and behind it, such as retries and traces, and with the types of reqwest.
 //!
-//! Features: `reqwest` of `tollgate-tower`, beside the defaults.
+//! Features: `reqwest` of `tollgate-outgoing`, beside the defaults.
 
 use std::{
     env,
@@ -32,10 +32,8 @@ use futures_util::future::try_join_all;
 use reqwest_middleware::{ClientBuilder, Middleware, Next, Result};
 use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, store};
-use tollgate_tower::{
-    key::Global,
-    outgoing::{OutgoingLayer, ReqwestClient},
-};
+use tollgate_outgoing::{OutgoingLayer, ReqwestClient};
+use tollgate_tower::key::Global;
 use tower::{Layer, ServiceExt, service_fn};
 
 const CALLS: usize = 20;

@@ -3,20 +3,13 @@
 //! Estimates that a store holds are in `rate_limit/reservation/`. The first charge is made in
 //! `rate_limit/ask.rs`.
 
-use std::{
-    future::Future,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Waker},
-};
+use std::sync::Arc;
 
 use http::{StatusCode, response};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tollgate::{Algorithm, Cost, Costs, Decision, Key, Limiter, Policy, PolicySet};
+
+use crate::gate::in_background;
 
 /// Describes how an admitted request ended.
 ///
@@ -299,28 +292,4 @@ fn charge(limiter: &Limiter, key: &Key, costs: Costs) {
             tracing::debug!(%error, "a charge after the response failed");
         }
     });
-}
-
-/// Runs a call of a store to its end.
-pub(crate) fn in_background(is_in_process: bool, call: impl Future<Output = ()> + Send + 'static) {
-    let mut context = Context::from_waker(Waker::noop());
-    if is_in_process {
-        // A store in the process finishes at the first poll, so there is no task to spawn.
-        let _ = pin!(call).poll(&mut context);
-    } else if let Ok(runtime) = Handle::try_current() {
-        // Polled at once, so that the store receives the call before any later check of this
-        // process.
-        let mut call = Box::pin(call);
-        if call.as_mut().poll(&mut context).is_pending() {
-            runtime.spawn(call);
-        }
-    } else {
-        // The mistake is the same for every request, so it is logged once.
-        static HAS_LOGGED: AtomicBool = AtomicBool::new(false);
-        if !HAS_LOGGED.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "a refund, a charge or a commit failed: the request or its body was dropped outside of the tokio runtime"
-            );
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Limits requests as Tower middleware.
 //!
-//! **Start with the [guide]**: keys, proxies and clients that lie, several limits, outgoing calls,
-//! tests of your service, the types of layers. The [guide of `tollgate`](tollgate::guide) is about
+//! **Start with the [guide]**: keys, proxies and clients that lie, several limits, tests of your
+//! service, the types of layers. The [guide of `tollgate`](tollgate::guide) is about
 //! algorithms, outages and production.
 //!
 //! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service.
@@ -49,10 +49,11 @@
 //! | answer with a body of your own | [`RateLimitBuilder::respond_with`], and the module [`rejection`] |
 //! | tell callers what is left | a [`StateService`], or [`Decisions`] in the handler |
 //! | limit requests at the same time, over all replicas | a [`ConcurrencyLayer`] |
-//! | protect a service that becomes slow | an [adaptive] limit |
-//! | keep calls to another service below its limit | `outgoing::OutgoingLayer`, or a [`RetryAfterLayer`] where the limit is unknown |
+//! | protect a service that becomes slow | the crate `tollgate-overload` |
+//! | keep calls to another service below its limit | the crate `tollgate-outgoing` |
 //! | charge the messages of a WebSocket | `ws::LimitedSocket` |
 //! | reject a request in a handler before its body was read | a [`DrainLayer`](drain::DrainLayer) around it |
+//! | admit or reject requests by rules of your own | the [gate] on which all of these layers stand |
 //! | limit a gRPC server, or limits from a file | the crates `tollgate-tonic` and `tollgate-rules` |
 //!
 //! # Features
@@ -62,8 +63,6 @@
 //! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedRoute`; [`Decisions`] and [`Meter`] are extractors |
 //! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
 //! | `ws` | no | `ws::LimitedSocket` charges the messages of axum's WebSockets |
-//! | `outgoing` | no | `outgoing::OutgoingLayer` keeps outgoing calls below the limit of another service, and repeats what it refused |
-//! | `reqwest` | no | `outgoing::ReqwestClient` makes a Tower service of a `reqwest::Client`; enables `outgoing` |
 //! | `metrics` | no | the metrics below, through the `metrics` facade |
 //! | `test-util` | no | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
 //!
@@ -76,11 +75,6 @@
 //! |---|---|---|
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) or outside of the [enforced share](RateLimitBuilder::enforcement). Policies that are [looked up](LimiterSource) are counted by name for the first 64 lists of names, and as `other` after that |
 //! | `tollgate_rejections_total` | `reason` | rejections: the reason is one of the words of [`Reason::as_str`](rejection::Reason::as_str) |
-//! | `tollgate_outgoing_pauses_total` | `limiter` | responses of another service that paused outgoing calls |
-//! | `tollgate_outgoing_retries_total` | `limiter`, `outcome` | outgoing calls that another service refused and that may be sent again: `repeated`, `late` (the pause ends after the longest wait), `no_budget`, or `spent` (repeated as often as allowed) |
-//! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |
-//! | `tollgate_adaptive_in_flight` | `limiter` | greatest number of requests in flight in its last window |
-//! | `tollgate_adaptive_latency_seconds` | `limiter` | mean latency of its last window |
 //!
 //! The feature also enables the [metrics of the limiters](tollgate#metrics): checks of layers and
 //! of all other callers, durations, outages and errors, by the name of the limiter. Install the
@@ -93,13 +87,12 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod adaptive;
 pub mod body;
 mod charge;
 pub mod concurrency;
 mod decisions;
 pub mod drain;
-mod gate;
+pub mod gate;
 pub mod guide;
 mod headers;
 pub mod key;
@@ -107,11 +100,8 @@ mod labels;
 mod meter;
 mod metrics;
 mod outer_layers;
-#[cfg(feature = "outgoing")]
-pub mod outgoing;
 mod rate_limit;
 pub mod rejection;
-pub mod retry_after;
 mod rpc;
 #[cfg(feature = "ws")]
 pub mod ws;
@@ -128,7 +118,7 @@ pub mod future {
 pub use charge::Outcome;
 pub use concurrency::ConcurrencyLayer;
 pub use decisions::Decisions;
-pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
+pub use headers::{HeaderFormat, QuotaUnit, ResetFormat, received};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use meter::{Counter, Meter};
@@ -138,7 +128,6 @@ pub use rate_limit::{
     ReservationLayer, StateService, TieredLimiters, reservation,
 };
 pub use rejection::{Rejection, Respond, respond_fn};
-pub use retry_after::RetryAfterLayer;
 
 #[cfg(feature = "test-util")]
 pub use tollgate::test_util;

@@ -4,32 +4,17 @@
 //! Labels that users choose are in `labels.rs`.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, count_rejection};
+use off as recorded;
 #[cfg(feature = "metrics")]
-pub(crate) use on::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, count_rejection};
+use on as recorded;
 
-/// Counts an answer of another service that pauses the calls of a limiter.
-#[cfg(feature = "outgoing")]
-#[cfg_attr(
-    not(feature = "metrics"),
-    expect(unused_variables, reason = "nothing is counted without the feature")
-)]
-pub(crate) fn count_pause(limiter: &str) {
-    #[cfg(feature = "metrics")]
-    metrics::counter!("tollgate_outgoing_pauses_total", "limiter" => limiter.to_owned())
-        .increment(1);
-}
+pub use recorded::DecisionCounters;
+pub(crate) use recorded::{LabelIndex, LookedUpMetrics, count_rejection};
 
-/// Counts a refused call of a limiter that could be repeated, by whether it is.
-#[cfg(feature = "outgoing")]
-#[cfg_attr(
-    not(feature = "metrics"),
-    expect(unused_variables, reason = "nothing is counted without the feature")
-)]
-pub(crate) fn count_retry(limiter: &str, outcome: &'static str) {
-    #[cfg(feature = "metrics")]
-    metrics::counter!("tollgate_outgoing_retries_total", "limiter" => limiter.to_owned(), "outcome" => outcome)
-        .increment(1);
+impl std::fmt::Debug for DecisionCounters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DecisionCounters(..)")
+    }
 }
 
 #[cfg(feature = "metrics")]
@@ -40,16 +25,21 @@ mod on {
     };
 
     use http::request::Parts;
-    use metrics::{Counter, Gauge, Label, Unit, counter, describe_counter, describe_gauge, gauge};
+    use metrics::{Counter, Label, Unit, counter, describe_counter};
     use tollgate::{Decision, Policy, PolicySet};
 
     use crate::labels::MetricLabels;
 
-    /// Stores the series of the policies with some names, one entry for each list of label values.
-    /// An entry is registered with its first decision, so that later decisions need no look-up.
-    /// Clones share the series.
+    /// Counts the decisions of one limiter by policy and outcome, in the metric
+    /// `tollgate_decisions_total`.
+    ///
+    /// [`GateOptions::decision_counters`](crate::gate::GateOptions::decision_counters) creates it,
+    /// and [`GateOptions::count`](crate::gate::GateOptions::count) adds to it. Clones share the
+    /// series.
+    // One entry for each list of label values. An entry is registered with its first decision, so
+    // that later decisions need no look-up.
     #[derive(Clone)]
-    pub(crate) struct LimitMetrics {
+    pub struct DecisionCounters {
         series: Arc<[OnceLock<Series>]>,
         /// The names of the policies are not label values.
         is_other: bool,
@@ -61,8 +51,8 @@ mod on {
     /// The names may come from tenants. They are label values, so their number is bounded.
     #[derive(Default)]
     pub(crate) struct LookedUpMetrics {
-        by_names: Mutex<HashMap<String, LimitMetrics>>,
-        other: OnceLock<LimitMetrics>,
+        by_names: Mutex<HashMap<String, DecisionCounters>>,
+        other: OnceLock<DecisionCounters>,
     }
 
     /// Bounds the lists of names. The policies of further lists are counted as `other`.
@@ -97,7 +87,7 @@ mod on {
         }
     }
 
-    impl LimitMetrics {
+    impl DecisionCounters {
         pub(crate) fn new(labels: &MetricLabels) -> Self {
             Self {
                 series: (0..labels.len()).map(|_| OnceLock::new()).collect(),
@@ -149,7 +139,7 @@ mod on {
 
     impl LookedUpMetrics {
         /// Returns the series of the policies of a set.
-        pub(crate) fn of(&self, policies: &PolicySet, labels: &MetricLabels) -> LimitMetrics {
+        pub(crate) fn of(&self, policies: &PolicySet, labels: &MetricLabels) -> DecisionCounters {
             // No name contains a plus sign.
             let names = policies
                 .iter()
@@ -158,15 +148,15 @@ mod on {
                 .join("+");
             let mut by_names = self.by_names.lock().unwrap_or_else(PoisonError::into_inner);
             if by_names.len() >= MAX_LISTS && !by_names.contains_key(&names) {
-                let other = || LimitMetrics {
+                let other = || DecisionCounters {
                     is_other: true,
-                    ..LimitMetrics::new(labels)
+                    ..DecisionCounters::new(labels)
                 };
                 return self.other.get_or_init(other).clone();
             }
             by_names
                 .entry(names)
-                .or_insert_with(|| LimitMetrics::new(labels))
+                .or_insert_with(|| DecisionCounters::new(labels))
                 .clone()
         }
     }
@@ -182,16 +172,6 @@ mod on {
             "tollgate_rejections_total",
             Unit::Count,
             "Requests that the layer rejected, by reason and the labels of the layer."
-        );
-        describe_counter!(
-            "tollgate_outgoing_pauses_total",
-            Unit::Count,
-            "Answers of another service that paused outgoing calls, by limiter."
-        );
-        describe_counter!(
-            "tollgate_outgoing_retries_total",
-            Unit::Count,
-            "Outgoing calls that another service refused, by limiter and outcome (repeated, late, no_budget or spent)."
         );
     }
 
@@ -217,57 +197,6 @@ mod on {
         all.insert(0, Label::from_static_parts("reason", reason));
         counter!("tollgate_rejections_total", all).increment(1);
     }
-
-    /// Stores the series of an adaptive limiter. They are registered with the first window, when
-    /// the recorder is there.
-    pub(crate) struct AdaptiveMetrics {
-        name: String,
-        gauges: OnceLock<[Gauge; 3]>,
-    }
-
-    impl AdaptiveMetrics {
-        pub(crate) fn new(name: &str) -> Self {
-            Self {
-                name: name.to_owned(),
-                gauges: OnceLock::new(),
-            }
-        }
-
-        /// Records the result of a window.
-        pub(crate) fn record(&self, limit: u32, in_flight: u32, latency_us: Option<u64>) {
-            let [limits, most_in_flight, latency] = self.gauges.get_or_init(|| self.register());
-            limits.set(limit);
-            most_in_flight.set(in_flight);
-            if let Some(latency_us) = latency_us {
-                latency.set(latency_us as f64 / 1e6);
-            }
-        }
-
-        fn register(&self) -> [Gauge; 3] {
-            describe_gauge!(
-                "tollgate_adaptive_limit",
-                Unit::Count,
-                "Concurrency limit of an adaptive limiter."
-            );
-            describe_gauge!(
-                "tollgate_adaptive_in_flight",
-                Unit::Count,
-                "Most requests in flight in the last window of an adaptive limiter."
-            );
-            describe_gauge!(
-                "tollgate_adaptive_latency_seconds",
-                Unit::Seconds,
-                "Mean latency of the last window of an adaptive limiter."
-            );
-            let gauge = |metric: &'static str| gauge!(metric, "limiter" => self.name.clone());
-            [
-                "tollgate_adaptive_limit",
-                "tollgate_adaptive_in_flight",
-                "tollgate_adaptive_latency_seconds",
-            ]
-            .map(gauge)
-        }
-    }
 }
 
 /// Stands in without the feature: the same functions, which do nothing.
@@ -278,8 +207,9 @@ mod off {
 
     use crate::labels::MetricLabels;
 
+    /// Counts nothing without the feature `metrics`.
     #[derive(Clone)]
-    pub(crate) struct LimitMetrics(());
+    pub struct DecisionCounters(());
 
     #[derive(Default)]
     pub(crate) struct LookedUpMetrics(());
@@ -293,7 +223,7 @@ mod off {
         }
     }
 
-    impl LimitMetrics {
+    impl DecisionCounters {
         pub(crate) fn new(_: &MetricLabels) -> Self {
             Self(())
         }
@@ -309,20 +239,10 @@ mod off {
     }
 
     impl LookedUpMetrics {
-        pub(crate) fn of(&self, _: &PolicySet, _: &MetricLabels) -> LimitMetrics {
-            LimitMetrics(())
+        pub(crate) fn of(&self, _: &PolicySet, _: &MetricLabels) -> DecisionCounters {
+            DecisionCounters(())
         }
     }
 
     pub(crate) fn count_rejection(_: &'static str, _: &MetricLabels, _: LabelIndex) {}
-
-    pub(crate) struct AdaptiveMetrics(());
-
-    impl AdaptiveMetrics {
-        pub(crate) fn new(_: &str) -> Self {
-            Self(())
-        }
-
-        pub(crate) fn record(&self, _: u32, _: u32, _: Option<u64>) {}
-    }
 }

@@ -59,7 +59,13 @@ fn metrics_in_code() -> BTreeSet<String> {
 /// Returns the metrics in the tables of the crates' documentation, with their labels.
 fn documented_metrics() -> BTreeMap<String, BTreeSet<String>> {
     let mut metrics = BTreeMap::new();
-    for name in ["tollgate", "tollgate-rules", "tollgate-tower"] {
+    for name in [
+        "tollgate",
+        "tollgate-outgoing",
+        "tollgate-overload",
+        "tollgate-rules",
+        "tollgate-tower",
+    ] {
         let text = fs::read_to_string(root().join("crates").join(name).join("src/lib.rs"))
             .expect("a crate");
         for line in text.lines() {

@@ -12,7 +12,7 @@ use crate::{failure::output, workspace::Workspace};
 /// serve. Those that are on by default are not named.
 const MARKS: [(&str, &str); 7] = [
     ("calendar_window", "`calendar` of `tollgate`"),
-    ("ReqwestClient", "`reqwest` of `tollgate-tower`"),
+    ("ReqwestClient", "`reqwest` of `tollgate-outgoing`"),
     ("LimitedSocket", "`ws` of `tollgate-tower`"),
     ("PrometheusBuilder", "`metrics` of `tollgate-tower`"),
     ("for_requests", "`axum` of `tollgate-rules`"),

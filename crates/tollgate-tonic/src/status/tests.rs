@@ -328,7 +328,7 @@ async fn retry_info_is_the_wait_of_the_strictest_layer_with_its_jitter() {
 #[tokio::test]
 async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
     use http::{Request, Response};
-    use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient};
+    use tollgate_overload::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient};
     use tonic::body::Body;
     use tower::{Layer, ServiceExt, service_fn};
 

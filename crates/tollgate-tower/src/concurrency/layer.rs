@@ -79,7 +79,7 @@ impl<K: KeyExtractor> ConcurrencyLayer<K> {
             headers: Some(PermitHeaders::new(limiter.policy().name(), limiter.limit())),
             limiter,
             key,
-            gate: GateOptions::new(Duration::ZERO),
+            gate: GateOptions::new(),
             is_unavailable: false,
         };
         ConcurrencyBuilder { shared }
@@ -188,14 +188,14 @@ pub struct ConcurrencyBuilder<K, R = Problem> {
 impl<K, R> ConcurrencyBuilder<K, R> {
     /// Exempts requests: an exempt request needs no key and no permit.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.shared.gate.exempt = Some(Box::new(exempt));
+        self.shared.gate = self.shared.gate.exempt(exempt);
         self
     }
 
     /// Limits only the requests that this function selects. All others are
     /// [exempt](Self::exempt), and so is a selected one that `exempt` exempts.
     pub fn only(mut self, only: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.shared.gate.only = Some(Box::new(only));
+        self.shared.gate = self.shared.gate.only(only);
         self
     }
 
@@ -225,14 +225,14 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// Adds a random time of up to `max` to the wait of each rejection, so that clients do not come
     /// back together. The default is 0.
     pub fn retry_jitter(mut self, max: Duration) -> Self {
-        self.shared.gate.retry_jitter = max;
+        self.shared.gate = self.shared.gate.retry_jitter(max);
         self
     }
 
     /// Sets the metric labels, from a fixed list. The metric `tollgate_rejections_total` carries
     /// them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
-        self.shared.gate.labels = labels;
+        self.shared.gate = self.shared.gate.metric_labels(labels);
         self
     }
 

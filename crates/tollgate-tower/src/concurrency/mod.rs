@@ -33,7 +33,7 @@
 //! # Place the layer
 //!
 //! The layer works with and without a rate limit. To limit the requests of one process by the
-//! latency of the service, use an [`AdaptiveLayer`](crate::adaptive::AdaptiveLayer) instead.
+//! latency of the service, use the crate `tollgate-overload` instead.
 //!
 //! Place it outside of a [`RateLimitLayer`](crate::RateLimitLayer) or a
 //! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request that gets no

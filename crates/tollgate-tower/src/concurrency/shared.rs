@@ -114,11 +114,7 @@ impl<K, R> Shared<K, R> {
     {
         if self.is_unavailable {
             let in_flight = u32::try_from(denied.in_flight()).unwrap_or(u32::MAX);
-            let overload = Overload {
-                in_flight,
-                limit: denied.limit(),
-                retry_after: denied.retry_after(),
-            };
+            let overload = Overload::new(in_flight, denied.limit(), denied.retry_after());
             return self.reject(Reason::Overloaded(&overload), parts);
         }
         self.reject(Reason::NoPermit(denied), parts)

@@ -1,18 +1,21 @@
-//! Explains rate limits in HTTP services and clients. Each page answers one question, example
+//! Explains rate limits in HTTP services. Each page answers one question, example
 //! first.
 //!
 //! | question | page |
 //! |---|---|
 //! | By what do I limit, and who can lie about it? | [Keys and proxies](keys_and_proxies) |
 //! | How do I limit the whole service and one route, by address and by user? | [Layers](layers) |
-//! | How do the calls of all my replicas stay below the limit of another service? | [Outgoing calls](outgoing_calls) |
 //! | How do I test my service, its limits and its outages? | [Testing your service](testing_your_service) |
 //! | How do I name the type of a layer in a field, or as the result of a function? | [Types to write down](types_to_write_down) |
+//!
+//! Calls to other services have a [guide of their own][outgoing].
 //!
 //! Read the [guide of `tollgate`](tollgate::guide) first. It is about whether to use these crates
 //! at all, algorithms, outages, and settings for production.
 //!
 //! The modules of the guide contain no code.
+//!
+//! [outgoing]: https://docs.rs/tollgate-outgoing/latest/tollgate_outgoing/guide/index.html
 
 // Pages of the documentation. What a single type does stands at the type.
 
@@ -26,11 +29,6 @@ pub mod keys_and_proxies {}
 #[doc = include_str!("links.md")]
 #[doc = include_str!("layers.md")]
 pub mod layers {}
-
-#[doc = include_str!("links.md")]
-#[cfg_attr(any(not(doctest), feature = "reqwest"), doc = include_str!("outgoing_calls.md"))]
-#[cfg_attr(not(feature = "outgoing"), allow(rustdoc::broken_intra_doc_links))]
-pub mod outgoing_calls {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(any(not(doctest), feature = "test-util"), doc = include_str!("testing_your_service.md"))]

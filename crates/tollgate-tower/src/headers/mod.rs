@@ -5,6 +5,7 @@
 mod go_duration;
 mod header_format;
 mod reader;
+pub mod received;
 mod stack;
 mod text;
 pub(crate) mod timestamp;
@@ -18,9 +19,6 @@ use tollgate::{Key, KeySecret};
 
 pub(crate) use header_format::HeaderFormats;
 pub use header_format::{HeaderFormat, ResetFormat};
-pub(crate) use reader::{
-    Member, Members, Reading, lines_of, read, retry_after, retry_after_millis,
-};
 pub use text::QuotaUnit;
 pub(crate) use text::{number_value, round_up, round_up_to_millis, wait_began};
 pub(crate) use writer::{HeaderOptions, HeaderUpdate, HeaderWriter, MissingHeaders, PermitHeaders};

@@ -19,7 +19,8 @@ use tollgate::{
 
 use crate::{
     Meter,
-    charge::{Due, in_background},
+    charge::Due,
+    gate::in_background,
     key::{Extraction, NetworkVerdict},
     metrics::LabelIndex,
     rate_limit::{

@@ -14,7 +14,7 @@ use tollgate::{Decision, Key, Limiter, PolicySet};
 use crate::{
     gate::GateOptions,
     headers::{HeaderOptions, HeaderWriter, ResponseDetails, partition_key},
-    metrics::{self, LabelIndex, LimitMetrics, LookedUpMetrics},
+    metrics::{self, DecisionCounters, LabelIndex, LookedUpMetrics},
     outer_layers::DoubleCountDetector,
     rate_limit::{
         options::Options,
@@ -78,7 +78,7 @@ impl Limits {
             let profile = Profile::new(
                 limiter.policies(),
                 &options.headers,
-                LimitMetrics::new(&gate.labels),
+                DecisionCounters::new(&gate.labels),
             );
             FixedLimit { limiter, profile }
         });
@@ -298,12 +298,12 @@ impl LimitRef {
 /// Stores the headers and the metrics of the decisions by one policy set.
 pub(crate) struct Profile {
     pub(super) headers: HeaderWriter,
-    metrics: LimitMetrics,
+    metrics: DecisionCounters,
     pub(super) has_queue: bool,
 }
 
 impl Profile {
-    fn new(policies: &PolicySet, headers: &Arc<HeaderOptions>, metrics: LimitMetrics) -> Self {
+    fn new(policies: &PolicySet, headers: &Arc<HeaderOptions>, metrics: DecisionCounters) -> Self {
         let has_queue = policies.iter().any(|policy| policy.algorithm().is_queue());
         Self {
             headers: HeaderWriter::new(headers, policies),

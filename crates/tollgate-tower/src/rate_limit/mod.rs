@@ -14,7 +14,7 @@
 //! The first three are in [`ask`], the others in [`reply`]. [`limits`] has what all requests share,
 //! and [`request`] what is known of one between two steps.
 
-// Limits by rate only. Requests at the same time are in `concurrency/` and `adaptive/`.
+// Limits by rate only. Requests at the same time are in `concurrency/`.
 
 mod ask;
 mod builder;

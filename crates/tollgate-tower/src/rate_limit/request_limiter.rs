@@ -119,7 +119,7 @@ impl RequestLimiter {
     /// ```
     #[must_use]
     pub fn new(limiter: Limiter, key: impl Into<Key>) -> Self {
-        let gate = GateOptions::new(Duration::ZERO).respond_with(());
+        let gate = GateOptions::new().respond_with(());
         let limits = Arc::new(Limits::new(limiter.into(), Options::default(), gate));
         let (none, ()) = Request::new(()).into_parts();
         let (limit, labels) = (

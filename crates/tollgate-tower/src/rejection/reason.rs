@@ -57,16 +57,18 @@ pub enum Reason<'a> {
     /// The key holds as many permits as it may: too many of its requests are in flight. A
     /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) rejects the request.
     NoPermit(&'a PermitDenied),
-    /// The service is overloaded: an [adaptive limiter](crate::adaptive) sheds the request, or all
+    /// The service is overloaded: an adaptive limiter of `tollgate-overload` sheds the request, or all
     /// permits of a limit that [protects the
     /// service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
     Overloaded(&'a Overload),
 }
 
 impl<'a> Reason<'a> {
-    /// Returns the reason of a denial.
+    /// Returns the reason of a decision that denies: [`Blocked`](Self::Blocked) for a limit of 0, and
+    /// [`Denied`](Self::Denied) for all others.
     #[inline]
-    pub(crate) fn of_denial(decision: &'a Decision) -> Self {
+    #[must_use]
+    pub fn of_denial(decision: &'a Decision) -> Self {
         if decision.is_blocked() {
             Self::Blocked
         } else {
@@ -268,17 +270,27 @@ impl fmt::Debug for Rejection<'_> {
 
 /// Describes a request that was shed, because too many requests are in flight.
 ///
-/// An [`AdaptiveLimiter`](crate::adaptive::AdaptiveLimiter) returns it. A
+/// An adaptive limiter of `tollgate-overload` returns it. A
 /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) that protects the service reports it
-/// too.
+/// too, and so can a [gate](crate::gate) of your own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
-    pub(crate) in_flight: u32,
-    pub(crate) limit: u32,
-    pub(crate) retry_after: Duration,
+    in_flight: u32,
+    limit: u32,
+    retry_after: Duration,
 }
 
 impl Overload {
+    /// Describes a request that met so many requests in flight, and should come back after a time.
+    #[must_use]
+    pub const fn new(in_flight: u32, limit: u32, retry_after: Duration) -> Self {
+        Self {
+            in_flight,
+            limit,
+            retry_after,
+        }
+    }
+
     /// Returns the number of requests that were in flight.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
@@ -286,8 +298,7 @@ impl Overload {
     }
 
     /// Returns the number of requests in flight that the limiter allows. For an adaptive limiter,
-    /// it is the share of the limit that the [class](crate::adaptive::Class) of the request may
-    /// use.
+    /// it is the share of the limit that the class of the request may use.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit

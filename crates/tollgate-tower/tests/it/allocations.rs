@@ -5,7 +5,6 @@ use std::{
     future::{Ready, ready},
     pin::Pin,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -19,7 +18,6 @@ use tollgate::{
 };
 use tollgate_tower::{
     HeaderFormat, LimiterSource, Meter, RateLimitLayer,
-    adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient},
     body::{BodyEnd, BodyGuard, GuardedBody},
     concurrency::ConcurrencyLayer,
     key::{Global, Header, PeerIp},
@@ -139,18 +137,6 @@ fn the_layer_allocates_only_the_header_value_that_it_writes() {
         .header_format(HeaderFormat::None)
         .build();
     assert_eq!(allocations(silent.layer(Bare)), 0);
-}
-
-#[test]
-fn the_adaptive_layer_allocates_nothing() {
-    let limiter = AdaptiveLimiter::builder(Gradient::new())
-        .window(Duration::from_micros(1))
-        .build();
-    assert_eq!(
-        allocations(AdaptiveLayer::new(limiter.clone()).layer(Bare)),
-        0
-    );
-    assert!(limiter.in_flight() == 0 && limiter.latency().is_some());
 }
 
 /// Yields the same frame for ever.

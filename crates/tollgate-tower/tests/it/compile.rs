@@ -73,7 +73,7 @@ const CASES: &[(&str, &[&str])] = &[
         &["is a builder and not yet a layer: call `.build()`"],
     ),
     (
-        r#"is_layer(tollgate_tower::adaptive::AdaptiveLayer::builder(tollgate_tower::adaptive::AdaptiveLimiter::new(tollgate_tower::adaptive::Gradient::new())));"#,
+        r#"is_layer(tollgate_overload::AdaptiveLayer::builder(tollgate_overload::AdaptiveLimiter::new(tollgate_overload::Gradient::new())));"#,
         &["is a builder and not yet a layer: call `.build()`"],
     ),
     (
@@ -103,10 +103,14 @@ const CASES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        r#"let _: tollgate_tower::outgoing::OutgoingLayer<Global>;"#,
+        r#"is_layer(tollgate_outgoing::OutgoingLayer::builder(limiter(), Global));"#,
+        &["is a builder and not yet a layer: call `.build()`"],
+    ),
+    (
+        r#"let _: tollgate_outgoing::ReqwestClient;"#,
         &[
-            "`outgoing` in `tollgate_tower`",
-            "the item is gated behind the `outgoing` feature",
+            "`ReqwestClient` in crate `tollgate_outgoing`",
+            "the item is gated behind the `reqwest` feature",
         ],
     ),
     (
@@ -177,6 +181,8 @@ fn compile(programs: &[(String, String)]) -> String {
         "[package]\nname = \"compile\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n",
     ) + "http = \"1\"\ntower-layer = \"0.3\"\ntower-service = \"0.3\"\n"
         + &dependency("tollgate", &here.join("../tollgate"))
+        + &dependency("tollgate-outgoing", &here.join("../tollgate-outgoing"))
+        + &dependency("tollgate-overload", &here.join("../tollgate-overload"))
         + &dependency("tollgate-rules", &here.join("../tollgate-rules"))
         + &dependency("tollgate-tower", here);
     fs::write(root.join("Cargo.toml"), manifest).unwrap();

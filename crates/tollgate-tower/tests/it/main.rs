@@ -1,7 +1,6 @@
 //! Tests of the public interface, one file for each subject.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod adaptive;
 mod allocations;
 mod branches;
 mod charging;
@@ -12,6 +11,7 @@ mod customers;
 mod denials;
 mod enforcement;
 mod exemptions;
+mod gates;
 mod guarded_bodies;
 mod handler;
 mod header_formats;
@@ -24,13 +24,10 @@ mod meter;
 mod networks;
 mod observability;
 mod options;
-#[cfg(feature = "outgoing")]
-mod outgoing;
 mod placement;
 mod raw_requests;
 mod reservations;
 mod responses;
-mod retry_after;
 mod service;
 mod stacked;
 mod state;

@@ -309,11 +309,7 @@ async fn a_denial_is_logged_at_debug_without_the_key() {
 
 #[cfg(feature = "metrics")]
 mod counts {
-    use std::time::Duration;
-
     use metrics_util::debugging::DebugValue;
-    use tollgate::store::Clock;
-    use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Aimd, Class, Signal};
 
     use super::*;
     use crate::support::recorder::Series;
@@ -362,41 +358,6 @@ mod counts {
             tollgate_checks_total limiter=two outcome=denied 1
             tollgate_checks_total limiter=two outcome=failed 3
             ",
-        );
-    }
-
-    #[test]
-    fn an_adaptive_limiter_records_its_last_window_and_what_it_sheds() {
-        let series = Series::of(async {
-            let clock = Clock::manual(0);
-            let limiter =
-                AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(5))).limits(1..=20);
-            let limiter = limiter.name("reports").clock(clock.clone()).build();
-            for _ in 0..10 {
-                let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
-                clock.advance(Duration::from_millis(20));
-                slot.finish(Signal::Success);
-            }
-            let slots: Vec<_> = (0..18)
-                .map(|_| limiter.try_acquire(Class::CRITICAL).unwrap())
-                .collect();
-            let service = AdaptiveLayer::new(limiter).layer(hello());
-            assert_eq!(service.oneshot(request()).await.unwrap().status(), 503);
-            drop(slots);
-        });
-        let gauge = |name: &str| match series.0.get(name) {
-            Some(DebugValue::Gauge(value)) => value.into_inner(),
-            other => panic!("{name}: {other:?} in {:?}", series.0.keys()),
-        };
-        assert_eq!(gauge("tollgate_adaptive_limit limiter=reports"), 18.0);
-        assert_eq!(gauge("tollgate_adaptive_in_flight limiter=reports"), 1.0);
-        assert_eq!(
-            gauge("tollgate_adaptive_latency_seconds limiter=reports"),
-            0.02
-        );
-        assert_eq!(
-            series.count("tollgate_rejections_total reason=overloaded"),
-            1
         );
     }
 

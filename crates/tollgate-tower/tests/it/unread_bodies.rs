@@ -22,12 +22,14 @@ use tollgate::{
 };
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, RateLimitLayer, Rejected,
-    adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient, Slot},
     drain::DrainLayer,
     key::{Global, Header},
 };
 
-use crate::support::{ONE, StoppedClock, serve, still};
+use crate::{
+    gates::Door,
+    support::{ONE, StoppedClock, serve, still},
+};
 
 /// Answers after other tasks had their turn, while the clock stands still.
 struct Remote(MemoryStore);
@@ -58,14 +60,14 @@ pub(crate) const REJECTIONS: [(&str, u16); 8] = [
     ("/reserving", 429),
     ("/permits", 429),
     ("/permits-without-key", 400),
-    ("/adaptive", 503),
+    ("/own-gate", 503),
     ("/handler", 429),
 ];
 
 /// Serves the paths of [`REJECTIONS`], and `/open` without a limit.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    _held: (Permit, Slot),
+    _held: Permit,
 }
 
 impl Server {
@@ -78,11 +80,6 @@ impl Server {
         assert!(local.check("all").await.unwrap().is_allowed());
         let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("permits", 1));
         let permit = permits.acquire("all").await.unwrap().unwrap();
-        let slots = AdaptiveLimiter::builder(Gradient::new())
-            .limits(1..=1)
-            .initial_limit(1)
-            .build();
-        let slot = slots.try_acquire(Class::CRITICAL).unwrap();
 
         let answer = || post(|| async { "admitted" });
         let reserving = RateLimitLayer::builder(local.clone(), Global)
@@ -116,7 +113,7 @@ impl Server {
                 "/permits-without-key",
                 answer().layer(ConcurrencyLayer::new(permits, Header::new("x-api-key"))),
             )
-            .route("/adaptive", answer().layer(AdaptiveLayer::new(slots)))
+            .route("/own-gate", answer().layer(Door::closed()))
             .route(
                 "/open",
                 get(|| async { "open" })
@@ -126,7 +123,7 @@ impl Server {
             .layer(map_response(hold_back));
         Self {
             address: serve(router).await,
-            _held: (permit, slot),
+            _held: permit,
         }
     }
 

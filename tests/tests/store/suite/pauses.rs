@@ -9,9 +9,10 @@ use std::{
 use http::{Request, Response};
 use tokio::{sync::Barrier, task::JoinSet};
 use tollgate::{Limiter, Policy, Quota};
+use tollgate_outgoing::OutgoingLayer;
 use tollgate_test_support::{Deployment, PATIENCE, patient_limiter};
 use tollgate_tests::{Reply, wait};
-use tollgate_tower::{key::Global, outgoing::OutgoingLayer};
+use tollgate_tower::key::Global;
 use tower::{Layer, ServiceExt, service_fn};
 
 const CALLS: Policy = Policy::token_bucket("api", Quota::per_second(1_000));

@@ -134,7 +134,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// spent policy in the rate limit headers. The headers of policies with remaining units do not
     /// change.
     pub fn retry_jitter(mut self, max: Duration) -> Self {
-        self.gate.retry_jitter = max;
+        self.gate = self.gate.retry_jitter(max);
         self
     }
 

@@ -56,7 +56,7 @@ impl<K> RateLimitBuilder<K> {
             limiters,
             options: Options::default(),
             key,
-            gate: GateOptions::new(Duration::ZERO),
+            gate: GateOptions::new(),
         }
     }
 }
@@ -239,7 +239,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// exempt [tier](crate::TieredLimiters::exempt), and without a key under
     /// [`or_exempt`](crate::KeyExtractor::or_exempt).
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.gate.exempt = Some(Box::new(exempt));
+        self.gate = self.gate.exempt(exempt);
         self
     }
 
@@ -266,7 +266,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn only(mut self, only: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.gate.only = Some(Box::new(only));
+        self.gate = self.gate.only(only);
         self
     }
 

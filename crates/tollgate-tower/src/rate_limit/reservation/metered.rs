@@ -13,7 +13,7 @@ use tollgate::{
 use crate::{
     Meter,
     body::{BodyEnd, BodyGuard},
-    charge::in_background,
+    gate::in_background,
 };
 
 /// A reservation with the [meter](Self::meter) that counts its cost.
