@@ -270,8 +270,8 @@ fn command(program: &Path) -> Command {
 }
 
 /// Builds an example or a program, unless that has been done: with the profile and the
-/// features of the tests, and with the configuration that `cargo xtask` names, so that nothing is
-/// compiled twice.
+/// features of the tests, with the configuration and without the packages that `cargo xtask` names,
+/// so that nothing is compiled twice.
 fn built_once(kind: &str, name: &str) {
     static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -285,6 +285,10 @@ fn built_once(kind: &str, name: &str) {
             .args(["--example", "recorder", kind, name])
             .current_dir(workspace())
             .stdin(Stdio::null());
+        let others = env::var("TEST_CARGO_EXCLUDE").unwrap_or_default();
+        for other in others.split_whitespace() {
+            build.args(["--exclude", other]);
+        }
         if let Some(config) = env::var_os("TEST_CARGO_CONFIG") {
             build.arg("--config").arg(config);
         }

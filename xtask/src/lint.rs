@@ -73,9 +73,10 @@ fn available(workspace: &Workspace, tool: &str, component: &str) -> Result<(), F
     }
 }
 
-/// Runs the tests over sources and pages, which `cargo xtask test` runs too.
+/// Runs the tests over sources and pages, which `cargo xtask test` runs too: built as a full run
+/// builds them, which stands before this in `.ci/run`.
 fn house(workspace: &Workspace) -> Result<(), Failure> {
-    let mut tests = workspace.cargo_test(false);
+    let mut tests = workspace.cargo_test(true);
     failure::run(tests.args(["--quiet", "--bin", "xtask", "house::"]))
 }
 

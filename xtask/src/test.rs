@@ -22,7 +22,7 @@ const LONGEST: [&str; 10] = [
     DOC_TESTS,
     "tests permits",
     "tests templates",
-    "macros lib",
+    "macro_errors lib",
     "tests model",
 ];
 
@@ -31,11 +31,15 @@ const DOC_TESTS: &str = "doc tests";
 
 /// The tests that compile what no other test needs, with all that it depends on. Only a full run
 /// has them.
-const COMPILING: [&str; 4] = [
-    "a_wrong_attribute_is_reported_where_it_is_wrong_with_what_would_be_right",
+const COMPILING: [&str; 8] = [
     "the_compiler_names_the_mistake_and_the_remedy",
     "the_template_of_a_service_builds_limits_by_plan_and_tells_its_metrics",
     "workers_and_instances_of_actix_web_share_a_limit",
+    "accounts_are_limited_whatever_their_sessions_are",
+    "counts_in_a_file_survive_a_kill_and_no_unit_is_given_twice",
+    "each_decision_is_exported_with_its_policy_and_outcome",
+    "calls_through_a_chain_of_middleware_wait_for_their_turn",
+    "a_pause_that_the_service_asks_for_is_obeyed_by_all_calls_and_the_call_is_repeated",
 ];
 
 /// Tells the programs that what they start is built: the examples, and the programs that no test of
@@ -46,7 +50,7 @@ const ARE_BUILT: &str = "TEST_PROGRAMS_ARE_BUILT";
 const FULL: [(&str, &str); 2] = [("STREAM_STEPS", "20000"), ("PAIRS_REQUESTS", "6000")];
 
 /// The last line of a run that is not full.
-const SHORT: &str = "left out: the tests of the tools, four tests that compile what no other test needs, and most of the \
+const SHORT: &str = "left out: the tests of the tools, those that compile what no other test needs, and most of the \
                      random streams; `cargo xtask test --full` runs them";
 
 /// The arguments: whether everything runs, how often, the program, and what to choose of it.
@@ -78,11 +82,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut programs = programs::compile(&workspace, options.is_full, &selection)?;
     let is_whole = selection.is_empty();
     if is_whole {
-        let mut others = vec!["--examples", "--bin", "quickstart"];
-        if options.is_full {
-            others.extend(["--bin", "actix"]);
-        }
-        failure::run(&mut workspace.cargo_build(&others))?;
+        failure::run(&mut workspace.cargo_examples(options.is_full))?;
     }
     let libraries = programs::libraries()?;
     programs.retain(|program| options.program.is_none_or(|name| program.is(name)));
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             .map(|program: &Program| program.job(&libraries))
             .collect();
         for job in &mut jobs {
-            workspace.build_alike(&mut job.command);
+            workspace.build_alike(&mut job.command, options.is_full);
             if is_whole {
                 job.command.env(ARE_BUILT, "1");
             }

@@ -14,8 +14,13 @@ use crate::failure::{self, Failure};
 /// out.
 pub(crate) const BENCHES: &str = "tollgate-benches";
 
-/// The package of the example of actix-web.
-const ACTIX: &str = "tollgate-examples-actix";
+/// The packages of examples and tests whose libraries nothing else needs.
+const HEAVY: [&str; 4] = [
+    "tollgate-examples-actix",
+    "tollgate-examples-libraries",
+    "tollgate-macros-errors",
+    "tollgate-tests-full",
+];
 
 /// Adds a small example to what cargo builds or documents. Only then it counts the features of
 /// dev-dependencies, and the libraries are those of the tests.
@@ -41,12 +46,12 @@ pub(crate) struct Member {
 
 impl Member {
     /// Returns whether only a full run of the tests needs it: a program for contributors, in the
-    /// folder `tools`, or the example with a framework of its own.
+    /// folder `tools`, or examples and tests with libraries of their own.
     fn is_for_full_runs(&self) -> bool {
         let manifest = Path::new(self.package["manifest_path"].as_str().unwrap_or_default());
         let folder = manifest.parent().and_then(Path::parent);
         let is_tool = !self.is_published && folder.is_some_and(|folder| folder.ends_with("tools"));
-        is_tool || self.name == ACTIX
+        is_tool || HEAVY.contains(&self.name.as_str())
     }
 }
 
@@ -118,14 +123,18 @@ impl Workspace {
     pub(crate) fn tool(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
-        self.build_alike(&mut command);
+        self.build_alike(&mut command, true);
         command
     }
 
-    /// Tells a program that builds others to build them as it was built. The library that does it is
-    /// `tests/src`.
-    pub(crate) fn build_alike(&self, program: &mut Command) {
+    /// Tells a program that builds others to build them as it was built, with or without what only a
+    /// full run needs. The library that does it is `tests/src`.
+    pub(crate) fn build_alike(&self, program: &mut Command, with_tools: bool) {
         program.env("TEST_CARGO_CONFIG", self.root.join(OPTIMISED));
+        if !with_tools {
+            let others: Vec<_> = self.for_full_runs().collect();
+            program.env("TEST_CARGO_EXCLUDE", others.join(" "));
+        }
     }
 
     /// Returns the command `cargo <subcommand> --workspace` without the benches.
@@ -134,17 +143,37 @@ impl Workspace {
     }
 
     /// Returns the command `cargo test --workspace --all-features` without the benches, with or
-    /// without what only a full run needs: no other test needs them, and dependencies have the same
-    /// features.
+    /// without what only a full run needs. Some dependencies then have other features, so whatever
+    /// builds for the same run makes the same choice.
     pub(crate) fn cargo_test(&self, with_tools: bool) -> Command {
         let mut command = self.cargo_workspace("test");
         command.args(["--config", OPTIMISED, "--all-features"]);
         if !with_tools {
-            let others = self
-                .members
-                .iter()
-                .filter(|member| member.is_for_full_runs());
-            others.for_each(|other| _ = command.args(["--exclude", &other.name]));
+            self.exclude_tools(&mut command);
+        }
+        command
+    }
+
+    fn exclude_tools(&self, command: &mut Command) {
+        self.for_full_runs()
+            .for_each(|other| _ = command.args(["--exclude", other]));
+    }
+
+    fn for_full_runs(&self) -> impl Iterator<Item = &str> {
+        let members = self.members.iter();
+        members
+            .filter(|member| member.is_for_full_runs())
+            .map(|member| member.name.as_str())
+    }
+
+    /// Returns the command that builds what the tests start, beside the programs of
+    /// [`cargo_test`](Self::cargo_test): all examples, and the quickstart.
+    pub(crate) fn cargo_examples(&self, with_tools: bool) -> Command {
+        let mut command = self.cargo_build(&["--examples", "--bin", "quickstart"]);
+        if with_tools {
+            command.args(["--bin", "actix"]);
+        } else {
+            self.exclude_tools(&mut command);
         }
         command
     }
@@ -211,6 +240,31 @@ fn cargo() -> std::ffi::OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_run_compiles_no_library_that_serves_one_test() {
+        let workspace = Workspace::load().expect("cargo metadata works here");
+        let mut found: Vec<_> = workspace.for_full_runs().collect();
+        found.sort_unstable();
+        let tools = ["tollgate-faults", "tollgate-foreign"];
+        let mut expected = [HEAVY.as_slice(), &tools].concat();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        let excluded = |command: &Command| {
+            let words: Vec<_> = command.get_args().collect();
+            let pairs = words.windows(2).filter(|pair| pair[0] == "--exclude");
+            pairs.map(|pair| pair[1].to_owned()).collect::<Vec<_>>()
+        };
+        let tests = excluded(&workspace.cargo_test(false));
+        for name in &expected {
+            assert!(tests.iter().any(|other| other == name), "{name}");
+        }
+        assert_eq!(excluded(&workspace.cargo_examples(false)), tests);
+        assert_eq!(
+            excluded(&workspace.cargo_examples(true)),
+            excluded(&workspace.cargo_test(true))
+        );
+    }
 
     #[test]
     fn programs_are_built_beside_an_example_so_that_they_have_the_features_of_the_tests() {

@@ -1,10 +1,9 @@
-//! The attribute on functions of all shapes, and its errors.
+//! The attribute on functions of all shapes. What the compiler says about a wrong one is in
+//! `tests/macro_errors`.
 //!
 //! A crate of its own: cargo compiles what the tests of a macro need for the compiler's host, and so
 //! `tollgate` and all that it depends on once more.
 
-#[cfg(test)]
-mod compile_errors;
 #[cfg(test)]
 mod functions;
 #[cfg(test)]

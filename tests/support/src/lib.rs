@@ -25,6 +25,7 @@ pub mod recorded_policies;
 mod stores;
 pub mod stream;
 mod subject;
+pub mod traces;
 
 pub use adapted::{Adapted, Bytes, InMap, Map};
 pub use alteration::{Alteration, Mutants, find_mutants, mistakes};

@@ -2,11 +2,10 @@
 //! requests.
 //!
 //! The other limiter is its Lua on a real server, its crate, or a model of it. Both decide the same
-//! trace.
+//! trace. The crate `governor` is compiled for this alone, so its pair is in `tests/full`.
 
 mod burst_fill;
 mod express;
-mod governor;
 mod incr_expire;
 mod lyft;
 mod page;
@@ -15,63 +14,6 @@ mod sorted_set;
 mod spring;
 mod tower_limit;
 
-use tollgate::{Key, PolicySet};
-use tollgate_test_support::{Dice, InMemory, START_US, Subject};
-
-const SECOND: u64 = 1_000_000;
-
-/// The start of a trace in microseconds: a multiple of a second.
-const START: u64 = START_US - START_US % SECOND;
-
-/// Returns the times of a trace, in microseconds since its start. The time between two requests is
-/// one of the gaps.
-fn trace(seed: u64, len: usize, gaps: &[u64]) -> Vec<u64> {
-    let mut dice = Dice::new(seed);
-    let mut now = 0;
-    let mut times = vec![now];
-    times.extend((1..len).map(|_| {
-        now += dice.pick(gaps);
-        now
-    }));
-    times
-}
-
-/// Decides a trace of requests of one unit by both limiters, and returns how many requests were
-/// admitted.
-#[track_caller]
-fn assert_same_admissions(
-    times: &[u64],
-    mut theirs: impl FnMut(u64) -> bool,
-    mut ours: impl FnMut(u64) -> bool,
-) -> usize {
-    let mut admitted = 0;
-    for (at, &now) in times.iter().enumerate() {
-        let expected = theirs(now);
-        assert_eq!(
-            ours(now),
-            expected,
-            "request {at} at {now} µs, after {admitted} admissions"
-        );
-        admitted += usize::from(expected);
-    }
-    assert!(
-        admitted > 0 && admitted < times.len(),
-        "the trace admits some requests and denies some, not {admitted}"
-    );
-    admitted
-}
-
-/// Decides requests of one unit and one key in process.
-fn in_process(policies: impl Into<PolicySet>) -> impl FnMut(u64) -> bool {
-    let mut decide = in_process_by_key(policies);
-    move |now| decide(now, "client")
-}
-
-/// Decides requests of one unit in process.
-fn in_process_by_key(policies: impl Into<PolicySet>) -> impl FnMut(u64, &str) -> bool {
-    let (mut store, policies) = (InMemory::new(), policies.into());
-    move |now, key| {
-        store.set_now(START + now);
-        store.check(&policies, &Key::from(key), 1).is_allowed()
-    }
-}
+use tollgate_test_support::traces::{
+    SECOND, START, assert_same_admissions, in_process, in_process_by_key, trace,
+};

@@ -4,7 +4,7 @@ const PAGE: &str = include_str!("../../../docs/migrating.md");
 
 #[test]
 fn every_pair_of_the_page_names_its_test_and_stored_state_is_said_to_stay_behind() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/migrating");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let sections: Vec<_> = PAGE
         .split("\n## ")
         .skip(1)
@@ -14,11 +14,11 @@ fn every_pair_of_the_page_names_its_test_and_stored_state_is_said_to_stay_behind
     for section in sections {
         let title = section.lines().next().unwrap_or_default();
         let (_, tested) = section
-            .split_once("Tested in `tests/tests/migrating/")
+            .split_once("Tested in `")
             .unwrap_or_else(|| panic!("{title}: no test"));
         let (file, _) = tested.split_once('`').expect("the end of the name");
         assert!(
-            std::path::Path::new(folder).join(file).exists(),
+            std::path::Path::new(root).join(file).is_file(),
             "{title}: {file}"
         );
     }

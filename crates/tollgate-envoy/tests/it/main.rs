@@ -11,7 +11,6 @@ mod deployment;
 mod ending;
 mod fixtures;
 mod flood;
-mod generated;
 mod health;
 mod http;
 mod metrics;

@@ -103,7 +103,7 @@ use crate::Error;
 /// [`StoredState`](crate::store::StoredState) reads them. Treat them as opaque: other versions of
 /// this crate may write other ones, under other keys.
 ///
-/// `examples/sqlite_store.rs` of the repository is such a store in a file.
+/// `examples/libraries/sqlite_store.rs` of the repository is such a store in a file.
 pub trait KeyValue: Send + Sync + 'static {
     /// The part of a read that the write after it needs: the values or their versions, or an open
     /// transaction.

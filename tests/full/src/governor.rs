@@ -4,8 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use governor::{RateLimiter, clock::FakeRelativeClock};
 use tollgate::{Policy, Quota};
-
-use super::{SECOND, assert_same_admissions, in_process, trace};
+use tollgate_test_support::traces::{SECOND, assert_same_admissions, in_process, trace};
 
 /// Returns what `GovernorConfigBuilder::default().per_second(seconds).burst_size(burst)` builds.
 fn governor(seconds: u64, burst: u32) -> impl FnMut(u64) -> bool {
