@@ -210,10 +210,11 @@ impl Metered {
 
     /// Brings the state to `now_us` under `policy`. It was stored under `wrote`. Returns whether it
     /// had to be mended.
-    pub fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        let settled = self.0.settle(policy, policy.other_number(wrote), now_us);
-        self.0 = settled.state;
-        settled.mended
+    pub fn advance(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
+        let interval = policy.other_interval_us(wrote);
+        let advanced = self.0.advance(policy, interval, now_us);
+        self.0 = advanced.state;
+        advanced.mended
     }
 
     /// Returns whether a cost fits.
@@ -232,9 +233,9 @@ impl Metered {
         self.0.owe(policy, None, now_us, cost)
     }
 
-    /// Marks a state in debt, as when it is stored.
-    pub fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
-        self.0.mark_debt(policy, now_us);
+    /// Notes a debt, as when the state is stored.
+    pub fn note_debt(&mut self, policy: &Policy, now_us: u64) {
+        self.0.note_debt(policy, None, now_us);
     }
 
     /// Remembers a reservation that was charged.
@@ -246,7 +247,7 @@ impl Metered {
     pub fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
         self.0.refund(&Refund {
             policy,
-            other: None,
+            stored_interval: None,
             now_us,
             spent_us,
             cost,

@@ -44,16 +44,16 @@ fn calendar_window() -> Policy {
     Policy::calendar_window("p", 100, CalendarUnit::Day, zone).leased(TERMS)
 }
 
-/// Returns a settled account from which `units` were granted at `now_us`.
+/// Returns a current account from which `units` were granted at `now_us`.
 fn granted(policy: &Policy, now_us: u64, units: u64) -> (Account, Stamp) {
     let mut account = Account::new(policy, TERMS, now_us);
-    account.settle(policy, policy, TERMS, now_us);
+    account.advance(policy, policy, TERMS, now_us);
     let stamp = account.grant(units, 1);
     (account, stamp)
 }
 
-fn settle(account: &mut Account, policy: &Policy, now_us: u64) {
-    account.settle(policy, policy, TERMS, now_us);
+fn advance(account: &mut Account, policy: &Policy, now_us: u64) {
+    account.advance(policy, policy, TERMS, now_us);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn units_are_charged_at_the_end_of_the_generation_after_the_grant() {
     for policy in every() {
         let (account, _) = granted(&policy, BEGIN + 1, 20);
         let mut before = account.clone();
-        settle(&mut before, &policy, BEGIN + 2 * G - 1);
+        advance(&mut before, &policy, BEGIN + 2 * G - 1);
         assert_eq!(
             (
                 before.outstanding(),
@@ -98,7 +98,7 @@ fn units_are_charged_at_the_end_of_the_generation_after_the_grant() {
             "{policy:?}"
         );
         let mut after = account.clone();
-        settle(&mut after, &policy, BEGIN + 2 * G);
+        advance(&mut after, &policy, BEGIN + 2 * G);
         assert_eq!(
             (after.outstanding(), after.remaining(&policy, BEGIN + 2 * G)),
             (0, 80),
@@ -108,7 +108,7 @@ fn units_are_charged_at_the_end_of_the_generation_after_the_grant() {
     // At the end of the generation, and not when the server is asked next: a tenth of a second is
     // worth 10 units.
     let (mut account, _) = granted(&bucket(), BEGIN, 20);
-    settle(&mut account, &bucket(), BEGIN + 2 * G + 100_000);
+    advance(&mut account, &bucket(), BEGIN + 2 * G + 100_000);
     assert_eq!(account.remaining(&bucket(), BEGIN + 2 * G + 100_000), 90);
 }
 
@@ -136,19 +136,19 @@ fn a_report_of_another_birth_or_of_a_generation_that_ended_is_ignored() {
         5,
         5
     ));
-    settle(&mut account, &policy, BEGIN + G);
+    advance(&mut account, &policy, BEGIN + G);
     assert!(
         account.report(&policy, BEGIN + G, stamp, 1, 0),
         "the generation before"
     );
     account.grant(3, 2);
-    settle(&mut account, &policy, BEGIN + 2 * G);
+    advance(&mut account, &policy, BEGIN + 2 * G);
     let newer = account.grant(10, 2);
     assert_eq!(newer.birth, stamp.birth);
     assert!(!account.report(&policy, BEGIN + 2 * G, stamp, 5, 5));
     assert_eq!(account.outstanding(), 13);
     // Nothing remembers the birth when nothing is outstanding.
-    settle(&mut account, &policy, BEGIN + 5 * G);
+    advance(&mut account, &policy, BEGIN + 5 * G);
     assert_eq!(account.grant(10, 7).birth, 7);
 }
 
@@ -177,7 +177,7 @@ fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_wha
             let mut now = BEGIN;
             for _ in 0..below(4) {
                 now += below(2 * G);
-                settle(&mut account, &policy, now);
+                advance(&mut account, &policy, now);
                 let cost = below(60).min(account.remaining(&policy, now));
                 account.charge(&policy, now, cost, &[]);
                 let units = account.grantable(&policy, TERMS, now, below(40));
@@ -186,7 +186,7 @@ fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_wha
             let cost = 1 + below(100);
             let fits_at = |at: u64| {
                 let mut later = account.clone();
-                settle(&mut later, &policy, at);
+                advance(&mut later, &policy, at);
                 later.fits(&policy, at, cost)
             };
             let retry = account.retry_us(&policy, now, cost);
@@ -203,7 +203,7 @@ fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_wha
             );
             // At its end the account equals a fresh one.
             let end = account.fresh_at(&policy).max(now);
-            settle(&mut account, &policy, end);
+            advance(&mut account, &policy, end);
             assert_eq!(
                 (account.outstanding(), account.remaining(&policy, end)),
                 (0, 100),
@@ -219,19 +219,19 @@ fn a_clock_that_goes_back_by_more_than_a_generation_begins_another_birth() {
     let (mut account, stamp) = granted(&policy, BEGIN, 20);
     let back = BEGIN - 10 * G;
     assert!(
-        account.settle(&policy, &policy, TERMS, back),
+        account.advance(&policy, &policy, TERMS, back),
         "the state is mended"
     );
     assert_eq!(account.outstanding(), 20);
     assert!(!account.report(&policy, back, stamp, 20, 0));
     assert!(account.life_us(back) <= 2 * G);
     // Replicas may spend the units for two generations more.
-    settle(&mut account, &policy, back + 2 * G);
+    advance(&mut account, &policy, back + 2 * G);
     assert_eq!(account.outstanding(), 20);
-    settle(&mut account, &policy, back + 3 * G);
+    advance(&mut account, &policy, back + 3 * G);
     assert_eq!(account.outstanding(), 0);
     // The numbers of generations occur again. A late report belongs to units that have lapsed.
-    settle(&mut account, &policy, BEGIN);
+    advance(&mut account, &policy, BEGIN);
     account.grant(10, 2);
     assert!(!account.report(&policy, BEGIN, stamp, 10, 0));
 }
@@ -240,7 +240,7 @@ fn a_clock_that_goes_back_by_more_than_a_generation_begins_another_birth() {
 fn a_clock_that_goes_back_a_little_keeps_the_generation() {
     let policy = bucket();
     let (mut account, stamp) = granted(&policy, BEGIN, 20);
-    assert!(!account.settle(&policy, &policy, TERMS, BEGIN - 1));
+    assert!(!account.advance(&policy, &policy, TERMS, BEGIN - 1));
     assert_eq!(account.life_us(BEGIN - 1), 2 * G);
     assert!(account.report(&policy, BEGIN - 1, stamp, 20, 0));
 }
@@ -250,13 +250,13 @@ fn other_terms_begin_when_nothing_is_outstanding() {
     let policy = bucket();
     let (mut account, stamp) = granted(&policy, BEGIN, 20);
     let longer = TERMS.generation(Duration::from_micros(3 * G));
-    account.settle(&policy, &policy, longer, BEGIN + G);
+    account.advance(&policy, &policy, longer, BEGIN + G);
     assert_eq!(account.grantable(&policy, longer, BEGIN + G, 10), 0);
     assert!(
         account.report(&policy, BEGIN + G, stamp, 5, 0),
         "the old terms count the generation"
     );
-    account.settle(&policy, &policy, longer, BEGIN + 2 * G);
+    account.advance(&policy, &policy, longer, BEGIN + 2 * G);
     assert_eq!(
         (
             account.outstanding(),
@@ -307,12 +307,12 @@ fn a_debt_outlasts_reports_lapses_and_returns() {
             let (mut account, stamp) = granted(&policy, BEGIN, out);
             account.charge(&policy, BEGIN, 20, &[]);
             account.owe(&policy, BEGIN, 480);
-            account.mark_debt(&policy, BEGIN);
+            account.note_debt(&policy, BEGIN);
             (account, stamp)
         };
         let at = |account: &Account, now_us| {
             let mut account = account.clone();
-            settle(&mut account, &policy, now_us);
+            advance(&mut account, &policy, now_us);
             account
         };
         let later_us = BEGIN + 1;
@@ -323,7 +323,7 @@ fn a_debt_outlasts_reports_lapses_and_returns() {
                 reported.report(&policy, later_us, stamp, spent, returned),
                 "{policy:?}"
             );
-            reported.mark_debt(&policy, later_us);
+            reported.note_debt(&policy, later_us);
             let mut alone = at(&indebted(0).0, later_us);
             alone.owe(&policy, later_us, spent);
             let wait = alone.retry_us(&policy, later_us, 1);
@@ -376,16 +376,16 @@ fn a_caller_that_comes_back_after_its_wait_is_denied_once_more_at_most() {
             let (mut account, _) = granted(&policy, now, below(26));
             for _ in 0..below(4) {
                 now += below(2 * G);
-                settle(&mut account, &policy, now);
+                advance(&mut account, &policy, now);
                 let cost = below(100).min(account.remaining(&policy, now));
                 account.charge(&policy, now, cost, &[]);
                 account.owe(&policy, now, if below(4) == 0 { below(500) } else { 0 });
                 let units = account.grantable(&policy, TERMS, now, below(40));
                 account.grant(units, 1);
-                account.mark_debt(&policy, now);
+                account.note_debt(&policy, now);
             }
             let (cost, before) = (1 + below(100), account.clone());
-            settle(&mut account, &policy, now);
+            advance(&mut account, &policy, now);
             for denials in 0.. {
                 if account.fits(&policy, now, cost) {
                     break;
@@ -395,8 +395,8 @@ fn a_caller_that_comes_back_after_its_wait_is_denied_once_more_at_most() {
                     "round {round}, {policy:?}: {cost} in {before:?}"
                 );
                 now += account.retry_us(&policy, now, cost);
-                account.mark_debt(&policy, now);
-                settle(&mut account, &policy, now);
+                account.note_debt(&policy, now);
+                advance(&mut account, &policy, now);
             }
         }
     }

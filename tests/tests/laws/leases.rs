@@ -64,7 +64,7 @@ fn a_refund_of_a_reported_unit_gives_none_to_a_newer_window() {
     let policy = Policy::fixed_window("a", Quota::per_second(40)).leased(lease);
     let mut account = Account::new(&policy, lease, BEGIN);
     let serve = |account: &mut Account, now, call: Call| {
-        account.settle(&policy, &policy, lease, now);
+        account.advance(&policy, &policy, lease, now);
         let policies = PolicySet::from(policy.clone());
         step(slice::from_mut(account), &policies, now, &call)
     };
@@ -86,7 +86,7 @@ fn a_refund_of_a_reported_unit_gives_none_to_a_newer_window() {
 
     assert!(units.spend(at(1_100), at(1_100), 1).is_some());
     if units.refund(at(1_200), at(900), 1).is_none() {
-        account.settle(&policy, &policy, lease, at(1_200));
+        account.advance(&policy, &policy, lease, at(1_200));
         account.refund(&policy, at(1_200), at(900), 1);
     }
     let mut admitted = 1;
@@ -446,7 +446,7 @@ impl World {
         });
         for (at, policy) in self.policies.iter().enumerate() {
             if !is_held && let Some((account, wrote)) = &mut self.accounts[at] {
-                account.settle(policy, wrote, self.lease, server_now);
+                account.advance(policy, wrote, self.lease, server_now);
                 account.refund(policy, server_now, spent.at, spent.cost);
                 *wrote = policy.clone();
             }
@@ -530,7 +530,7 @@ impl World {
                 };
                 account.report(policy, now, previous, 0, u64::MAX);
             }
-            is_mended |= account.settle(policy, &wrote, self.lease, now);
+            is_mended |= account.advance(policy, &wrote, self.lease, now);
             accounts.push(account);
         }
         for report in &mut call.reports {

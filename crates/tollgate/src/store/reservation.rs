@@ -140,7 +140,7 @@ impl Reserved {
 
 /// The change that a commit makes on one policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Amendment {
+pub(crate) enum Adjustment {
     None,
     /// Returns units. The end of their places is for a queue.
     Refund(u64, Option<Span>),
@@ -192,19 +192,19 @@ impl Record {
     }
 
     /// Returns what a final cost changes on the policy at this place of the set.
-    pub(crate) fn change(&self, at: usize, policy: &Policy, cost: Cost) -> Amendment {
+    pub(crate) fn change(&self, at: usize, policy: &Policy, cost: Cost) -> Adjustment {
         let Some(charged) = self.charged.get(at) else {
-            return Amendment::None;
+            return Adjustment::None;
         };
         match cost.units().checked_sub(charged.cost) {
-            Some(0) => Amendment::None,
-            Some(more) => Amendment::Owe(more),
+            Some(0) => Adjustment::None,
+            Some(more) => Adjustment::Owe(more),
             None => {
                 let end = policy
                     .algorithm()
                     .is_queued(false)
                     .then(|| (self.at_us + charged.words[0], charged.words[1]));
-                Amendment::Refund(charged.cost - cost.units(), end)
+                Adjustment::Refund(charged.cost - cost.units(), end)
             }
         }
     }

@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 
 use super::{
     Check, ReservationId, Settlement,
-    reservation::{Amendment, Record, Reserved},
+    reservation::{Adjustment, Record, Reserved},
 };
 use crate::{
     Cost, Decision, Policy,
     model::{
         Entry,
-        algorithm::{PolicyLevel, Refund, Settled, State, numbers},
+        algorithm::{Advanced, PolicyLevel, Refund, State, numbers},
         charge::{Cascade, Charge},
         decision::PolicyLevels,
     },
@@ -29,8 +29,8 @@ pub(crate) trait States {
     /// Returns the place of the state of a policy.
     fn find(&mut self, at: usize, policy: &Policy) -> Option<usize>;
 
-    /// Returns a stored state, and the [number](Policy::number) of the policy that stored it, if this
-    /// policy has another one.
+    /// Returns a stored state, and the [interval](Policy::interval_us) of the policy that stored it, if
+    /// this policy has another one.
     ///
     /// A state that was moved out is put back here. Nothing else may be changed.
     fn state(
@@ -47,7 +47,7 @@ pub(crate) trait States {
         policy: &Arc<Policy>,
         place: Option<usize>,
         state: State,
-        other: Option<f64>,
+        stored_interval: Option<f64>,
         now_us: u64,
     );
 
@@ -62,7 +62,7 @@ pub(crate) trait States {
 /// A state that was loaded for a check.
 struct Loaded {
     place: Option<usize>,
-    settled: Settled,
+    advanced: Advanced,
     fits: bool,
     /// The state is stored. When it is not, a state that was moved out is put back unchanged.
     is_written: bool,
@@ -84,15 +84,15 @@ pub(crate) fn check(
         .enumerate()
         .map(|(at, policy)| {
             let place = states.find(at, policy);
-            let settled = match place.and_then(|place| states.state(at, policy, place)) {
-                Some((state, other)) => state.settle(policy, other, now_us),
+            let advanced = match place.and_then(|place| states.state(at, policy, place)) {
+                Some((state, interval)) => state.advance(policy, interval, now_us),
                 // A fresh state has the time 0, and a charge needs it at this time.
-                None => State::fresh(policy.algorithm()).settle(policy, None, now_us),
+                None => State::fresh(policy.algorithm()).advance(policy, None, now_us),
             };
-            let fits = settled.state.fits(policy, now_us, check.charge().ask(at));
+            let fits = advanced.state.fits(policy, now_us, check.charge().ask(at));
             Loaded {
                 place,
-                settled,
+                advanced,
                 fits,
                 is_written: false,
             }
@@ -110,10 +110,11 @@ pub(crate) fn check(
                 .place
                 .filter(|_| is_free)
                 .and_then(|place| states.state(at, policy, place));
-            let kept =
-                stored.and_then(|(state, other)| state.kept_words(policy, other?, now_us, ask));
+            let as_stored = stored.and_then(|(state, interval)| {
+                state.words_as_stored(policy, interval?, now_us, ask)
+            });
             let Loaded {
-                settled: Settled { state, mended },
+                advanced: Advanced { state, mended },
                 fits,
                 is_written,
                 ..
@@ -128,7 +129,7 @@ pub(crate) fn check(
             }
             // A peek changes no stored state.
             *is_written = is_charged || (*mended && cost > 0);
-            let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask));
+            let words = as_stored.unwrap_or_else(|| state.words(policy, now_us, ask));
             (&**policy, PolicyLevel { fits: *fits, words })
         },
     ));
@@ -148,13 +149,13 @@ fn write(
     for (at, (policy, loaded)) in policies.iter().zip(loaded).enumerate() {
         let Loaded {
             place,
-            settled: Settled { mut state, mended },
+            advanced: Advanced { mut state, mended },
             is_written,
             ..
         } = loaded;
         if is_written {
-            // Only the stored form has the mark. The words were taken without it.
-            state.mark_debt(policy, now_us);
+            // The words were taken as if it were none.
+            state.note_debt(policy, None, now_us);
             match place {
                 Some(_) => states.set(at, policy, place, state, None, now_us),
                 None => new.push((at, policy, state)),
@@ -179,20 +180,22 @@ pub(crate) fn look(states: &mut impl States, check: Check<'_>, now_us: u64) -> P
         let ask = check.charge().ask(at);
         let place = states.find(at, policy);
         let stored = place.and_then(|place| states.state(at, policy, place));
-        // A copy, because settling may move the state out, and a look stores nothing.
-        let stored = stored.map(|(state, other)| (state.looked_at(), other));
+        // A copy, because advancing may move the state out, and a look stores nothing.
+        let stored = stored.map(|(state, interval)| (state.looked_at(), interval));
         let state = match stored.clone() {
-            Some((mut state, other)) => state.settle(policy, other, now_us).state,
+            Some((mut state, interval)) => state.advance(policy, interval, now_us).state,
             None => {
                 State::fresh(policy.algorithm())
-                    .settle(policy, None, now_us)
+                    .advance(policy, None, now_us)
                     .state
             }
         };
         let fits = state.fits(policy, now_us, ask);
-        let kept = stored.filter(|_| !fits || ask.cost == 0);
-        let kept = kept.and_then(|(state, other)| state.kept_words(policy, other?, now_us, ask));
-        let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
+        let as_stored = stored
+            .filter(|_| !fits || ask.cost == 0)
+            .and_then(|(state, interval)| state.words_as_stored(policy, interval?, now_us, ask));
+        let words =
+            as_stored.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
         (&**policy, PolicyLevel { fits, words })
     }))
 }
@@ -213,9 +216,9 @@ pub(crate) fn refund(
         // clock.
         let end = || ahead().map(|(whole, part)| (spent_us + whole, part));
         if cost == 0 {
-            Amendment::None
+            Adjustment::None
         } else {
-            Amendment::Refund(cost, end())
+            Adjustment::Refund(cost, end())
         }
     });
 }
@@ -300,31 +303,31 @@ fn change(
     check: Check<'_>,
     now_us: u64,
     spent_us: u64,
-    change: impl Fn(usize) -> Amendment,
+    change: impl Fn(usize) -> Adjustment,
 ) {
     for (at, policy) in check.policies.shared().iter().enumerate() {
         let change = change(at);
-        if change == Amendment::None {
+        if change == Adjustment::None {
             continue;
         }
         let place = states.find(at, policy);
         let stored = place.and_then(|place| states.state(at, policy, place));
         let mut fresh = State::fresh(policy.algorithm());
-        let (stored, other) = stored.unwrap_or((&mut fresh, None));
+        let (stored, interval) = stored.unwrap_or((&mut fresh, None));
         // The policy is that of the decision, and may have been changed since. An open window is
         // read by the period with which it was opened.
-        let held = other.and_then(|other| stored.held(policy, other, now_us));
-        let held = held.map(Arc::new);
-        let policy = held.as_ref().unwrap_or(policy);
-        // Not settled: that would cut what others have spent under a higher quota.
-        let (mut state, was_marked) = stored.hold(policy, now_us);
-        let other = other.filter(|_| held.is_some() || state.keeps_pace(now_us));
+        let own = interval.and_then(|interval| stored.adjusted_under(policy, interval, now_us));
+        let own = own.map(Arc::new);
+        let policy = own.as_ref().unwrap_or(policy);
+        // Not advanced: that would cut what others have spent under a higher quota.
+        let mut state = stored.adjustable(policy, now_us);
+        let interval = interval.filter(|_| own.is_some() || state.keeps_interval(now_us));
         let is_written = match change {
-            Amendment::None => false,
-            Amendment::Owe(cost) => state.owe(policy, other, now_us, cost),
-            Amendment::Refund(cost, end) => state.refund(&Refund {
+            Adjustment::None => false,
+            Adjustment::Owe(cost) => state.owe(policy, interval, now_us, cost),
+            Adjustment::Refund(cost, end) => state.refund(&Refund {
                 policy,
-                other,
+                stored_interval: interval,
                 now_us,
                 spent_us,
                 cost,
@@ -332,9 +335,9 @@ fn change(
             }),
         };
         if is_written {
-            state.mark_held(policy, other, now_us, was_marked);
+            state.note_debt(policy, interval, now_us);
             if state.fresh_at(policy) > now_us {
-                states.set(at, policy, place, state, other, now_us);
+                states.set(at, policy, place, state, interval, now_us);
             } else if place.is_some() {
                 // A missing state reads as a fresh one, and takes no memory.
                 states.remove(at, policy);

@@ -55,18 +55,18 @@ impl Account {
         }
     }
 
-    /// Brings the state to `now_us`: [rolls](Self::roll), and settles the state of the algorithm.
+    /// Brings the state to `now_us`: [rolls](Self::roll), and advances the state of the algorithm.
     ///
     /// The state was stored under the policy `wrote`. Returns `true` when the state had to be
     /// mended.
-    pub fn settle(&mut self, policy: &Policy, wrote: &Policy, lease: Lease, now_us: u64) -> bool {
+    pub fn advance(&mut self, policy: &Policy, wrote: &Policy, lease: Lease, now_us: u64) -> bool {
         let rolled = self.roll(policy, wrote, lease, now_us);
         let wrote = if rolled == Rolled::Charged {
             policy
         } else {
             wrote
         };
-        self.settle_state(policy, wrote, now_us) || rolled != Rolled::Kept
+        self.advance_state(policy, wrote, now_us) || rolled != Rolled::Kept
     }
 
     /// Ends the generations that have passed by `now_us`. Units that lapse are charged at the end
@@ -113,11 +113,11 @@ impl Account {
     }
 
     /// Settles the state of the algorithm alone. Returns `true` when it had to be mended.
-    pub fn settle_state(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        self.state.settle(policy, wrote, now_us)
+    pub fn advance_state(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
+        self.state.advance(policy, wrote, now_us)
     }
 
-    /// Applies the report of a replica to a settled state: `spent` units are charged now,
+    /// Applies the report of a replica to a current state: `spent` units are charged now,
     /// `returned` units are free again.
     ///
     /// The charge always fits, because the units counted as used before, unless the key is in debt.
@@ -152,7 +152,7 @@ impl Account {
             .get_mut((self.generation - stamp.generation) as usize)
     }
 
-    /// Returns the settled state of the algorithm with all outstanding units charged now. Decisions
+    /// Returns the current state of the algorithm with all outstanding units charged now. Decisions
     /// and replies are those of this state: outstanding units count as used.
     fn as_used(&self, policy: &Policy, now_us: u64) -> Metered {
         let mut state = self.state.clone();
@@ -162,13 +162,13 @@ impl Account {
         state
     }
 
-    /// Returns `true` when a cost fits a settled state beside all outstanding units.
+    /// Returns `true` when a cost fits a current state beside all outstanding units.
     #[must_use]
     pub fn fits(&self, policy: &Policy, now_us: u64, cost: u64) -> bool {
         cost == 0 || self.as_used(policy, now_us).fits(policy, now_us, cost)
     }
 
-    /// Returns the level of a settled state for a reply, after a check of `cost` that was admitted
+    /// Returns the level of a current state for a reply, after a check of `cost` that was admitted
     /// or denied.
     pub(super) fn level(&self, policy: &Policy, now_us: u64, cost: u64, fits: bool) -> Level {
         let denied = if fits { 0 } else { cost };
@@ -203,34 +203,34 @@ impl Account {
         self.end_us() + further_us - now_us
     }
 
-    /// Spends a cost that fits a settled state.
+    /// Spends a cost that fits a current state.
     pub fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
         if cost > 0 {
             self.state.charge(policy, now_us, cost, tag);
         }
     }
 
-    /// Charges units to a settled state although they need not fit: the settlement of a
+    /// Charges units to a current state although they need not fit: the settlement of a
     /// reservation. Returns whether the state was changed.
     pub fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
         self.state.owe(policy, now_us, cost)
     }
 
-    /// Marks a settled state that is in debt. The server does so when it stores the state: it
+    /// Marks a current state that is in debt. The server does so when it stores the state: it
     /// corrects a state that holds more than the quota and is not marked.
-    pub fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
+    pub fn note_debt(&mut self, policy: &Policy, now_us: u64) {
         if self.state.fresh_at(policy) > now_us {
-            self.state.mark_debt(policy, now_us);
+            self.state.note_debt(policy, now_us);
         }
     }
 
-    /// Lets a settled state that was charged by a reservation remember what a late refund has to
+    /// Lets a current state that was charged by a reservation remember what a late refund has to
     /// know.
     pub fn remember(&mut self, now_us: u64) {
         self.state.remember(now_us);
     }
 
-    /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a settled
+    /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a current
     /// state.
     pub fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
         self.state.refund(policy, now_us, spent_us, cost);
@@ -240,7 +240,7 @@ impl Account {
         }
     }
 
-    /// Returns the units of a settled state that are neither used nor outstanding.
+    /// Returns the units of a current state that are neither used nor outstanding.
     #[must_use]
     pub fn remaining(&self, policy: &Policy, now_us: u64) -> u64 {
         let level = self.level(policy, now_us, 0, true);
@@ -322,7 +322,7 @@ impl Account {
         self.outstanding[0] + self.outstanding[1]
     }
 
-    /// Returns the time until a denied cost may fit a settled state, in microseconds, if no replica
+    /// Returns the time until a denied cost may fit a current state, in microseconds, if no replica
     /// asks or reports before.
     ///
     /// It is exact while the cost and the outstanding units together are at most the burst, but for
@@ -356,11 +356,11 @@ impl Account {
         // and accrue again since. A state that owes the most already is not written.
         let (end_us, before) = (self.end_us(), self.state.clone());
         let is_charged = previous > 0 && {
-            self.settle_state(policy, wrote, end_us);
+            self.advance_state(policy, wrote, end_us);
             self.state.owe(policy, end_us, previous)
         };
         if is_charged {
-            self.state.mark_debt(policy, end_us);
+            self.state.note_debt(policy, end_us);
         } else {
             self.state = before;
         }

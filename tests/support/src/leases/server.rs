@@ -20,9 +20,9 @@ struct Held {
 }
 
 impl Held {
-    /// Returns what the server stores of a settled account.
+    /// Returns what the server stores of a current account.
     fn stored(mut account: Account, policy: &Policy, now_us: u64) -> Self {
-        account.mark_debt(policy, now_us);
+        account.note_debt(policy, now_us);
         Self {
             account,
             wrote: policy.clone(),
@@ -43,17 +43,14 @@ impl PureServer {
         now_us: u64,
         call: &Call,
     ) -> (String, Option<Grant>) {
-        let (mut accounts, mended) = self.settled(policies, key, now_us);
+        let (mut accounts, mended) = self.current(policies, key, now_us);
         let before = accounts.clone();
         let (decision, grant) = decide(&mut accounts, policies, now_us, call);
         for (at, policy) in policies.iter().enumerate() {
-            let held = self
-                .0
-                .get_mut(&name(key, policy))
-                .expect("stored as it was settled");
+            let held = self.0.get_mut(&name(key, policy)).expect("stored as it is");
             // Units that were only returned change what is outstanding, and not the state of the
             // algorithm.
-            let mut settled = before[at].clone();
+            let mut current = before[at].clone();
             let mut is_charged = decision.is_allowed() && call.cost > 0;
             for Report {
                 stamps,
@@ -61,8 +58,8 @@ impl PureServer {
                 returned,
             } in &call.reports
             {
-                is_charged |= settled.report(policy, now_us, stamps[at], *spent, 0);
-                settled.report(policy, now_us, stamps[at], 0, *returned);
+                is_charged |= current.report(policy, now_us, stamps[at], *spent, 0);
+                current.report(policy, now_us, stamps[at], 0, *returned);
             }
             if is_charged || mended[at] && call.cost > 0 {
                 *held = Held::stored(accounts[at].clone(), policy, now_us);
@@ -96,7 +93,7 @@ impl PureServer {
         spent_us: u64,
         cost: u64,
     ) {
-        let (accounts, _) = self.settled(policies, key, now_us);
+        let (accounts, _) = self.current(policies, key, now_us);
         for (mut account, policy) in accounts.into_iter().zip(policies.iter()) {
             if cost > 0 {
                 account.refund(policy, now_us, spent_us, cost);
@@ -108,7 +105,7 @@ impl PureServer {
 
     /// Charges units that need not fit.
     pub(super) fn owe(&mut self, policies: &PolicySet, key: u64, now_us: u64, cost: u64) {
-        let (accounts, _) = self.settled(policies, key, now_us);
+        let (accounts, _) = self.current(policies, key, now_us);
         for (mut account, policy) in accounts.into_iter().zip(policies.iter()) {
             if account.owe(policy, now_us, cost) {
                 self.0
@@ -134,13 +131,13 @@ impl PureServer {
 
     /// Brings the accounts of a set to `now_us`. Ends of generations are stored, even when nothing
     /// else is.
-    fn settled(
+    fn current(
         &mut self,
         policies: &PolicySet,
         key: u64,
         now_us: u64,
     ) -> (Vec<Account>, Vec<bool>) {
-        let settle = |policy: &Policy| {
+        let advance = |policy: &Policy| {
             let lease = policy.lease().expect("a leased policy");
             let fresh = || Held {
                 account: Account::new(policy, lease, now_us),
@@ -151,9 +148,9 @@ impl PureServer {
                 held.wrote = policy.clone();
             }
             let mut account = held.account.clone();
-            let mended = account.settle(policy, &held.wrote, lease, now_us);
+            let mended = account.advance(policy, &held.wrote, lease, now_us);
             (account, mended)
         };
-        policies.iter().map(settle).unzip()
+        policies.iter().map(advance).unzip()
     }
 }

@@ -19,7 +19,7 @@ pub struct Answer {
     pub written: bool,
 }
 
-/// Decides a call on settled accounts, one for each policy of the set.
+/// Decides a call on current accounts, one for each policy of the set.
 ///
 /// Reports come first, then the check, then the grant: the least that all policies grant.
 #[must_use]

@@ -9,7 +9,7 @@
 
 use super::{
     Algorithm,
-    text::{arguments, shown},
+    arguments::{arguments, shown},
     window::{Opening, Window},
 };
 use crate::{Error, Policy};
@@ -27,11 +27,11 @@ const SECOND_US: u64 = 1_000_000;
 
 /// The bits of the length, and the greatest length.
 const LENGTH: u32 = 30;
-const MOST: u64 = (1 << LENGTH) - 1;
+const LONGEST_SECONDS: u64 = (1 << LENGTH) - 1;
 
 impl Opening for Calendar {
     #[inline]
-    fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
+    fn advance(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
         let (periods, start_us) = (policy.periods(now_us), window.opening.start_us());
         let counts = window.count > 0 && window.opening.end() > periods.begin;
         // The next period, because the clock went back a little.
@@ -46,20 +46,20 @@ impl Opening for Calendar {
     }
 
     /// Leaves a period that is open as it is, because the decision may have known another calendar.
-    fn hold(window: Window<Self>, policy: &Policy, now_us: u64) -> Window<Self> {
+    fn adjustable(window: Window<Self>, policy: &Policy, now_us: u64) -> Window<Self> {
         let is_open = window.opening.start_us() <= now_us
             && now_us < window.opening.end()
             && window.count > 0;
         if is_open {
             window
         } else {
-            Self::settle(window, policy, now_us).0
+            Self::advance(window, policy, now_us).0
         }
     }
 
     fn of(start_us: u64, end_us: u64) -> Self {
         let (start, end) = (start_us / SECOND_US, end_us / SECOND_US);
-        let length = end.saturating_sub(start).min(MOST);
+        let length = end.saturating_sub(start).min(LONGEST_SECONDS);
         Self(start << LENGTH | length)
     }
 
@@ -98,7 +98,7 @@ impl Opening for Calendar {
 
 impl Calendar {
     fn end(self) -> u64 {
-        self.start_us() + (self.0 & MOST) * SECOND_US
+        self.start_us() + (self.0 & LONGEST_SECONDS) * SECOND_US
     }
 }
 

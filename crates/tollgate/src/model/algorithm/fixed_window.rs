@@ -15,7 +15,7 @@ pub(crate) struct Aligned {
 
 impl Opening for Aligned {
     #[inline]
-    fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
+    fn advance(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
         let (start_us, count) = (window.opening.start_us, window.count);
         let period = policy.quota_ref().period_us();
         let current = now_us - now_us % period;

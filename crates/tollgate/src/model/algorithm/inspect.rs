@@ -1,9 +1,9 @@
 //! The values of states, as the scripts store them: for tools that look into the server.
-//! Decisions never read it: those use the state of each algorithm itself.
+//! Decisions never read it: those use the state of each algorithm itself. Bytes are read in
+//! `state.rs`.
 
 use std::time::Duration;
 
-use super::{Algorithm, Meter, by_algorithm};
 use crate::Quota;
 
 /// The state of a policy for a key, read from the value that Redis stores.
@@ -91,18 +91,6 @@ pub enum StoredState {
 }
 
 impl StoredState {
-    /// Reads the value of a key with this tag. Returns `None` for a value that no script writes.
-    ///
-    /// A sliding log is a list in Redis: [`SlidingLog`](Self::SlidingLog) has its length. The
-    /// values of a calendar window are known with the feature `calendar`.
-    #[must_use]
-    pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
-        by_algorithm!(Algorithm::of_tag(tag)?, Of => {
-            let (state, beside) = <Of as Meter>::of_bytes(value)?;
-            Some(state.shown(beside))
-        })
-    }
-
     /// Returns the units that are spent at `now_us`. The key expires at `expires_us`.
     ///
     /// Without the quota, an interval bucket has the units that it had when it was last written,
@@ -249,15 +237,16 @@ impl StoredState {
     }
 }
 
-/// Returns the time at which at most `room` units are missing in a bucket that is full at `full_us`
+/// Returns the time at which at most `room` units are missing in a bucket that is full at `tat_us`
 /// and a part of a microsecond.
-fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u64 {
+fn bucket_at(tat_us: u64, part: u64, interval: f64, room: u64, quota: &Quota) -> u64 {
     let (amount, period) = (i128::from(quota.amount()), i128::from(period_us(quota)));
-    if (period as f64 / amount as f64).to_bits() == pace.to_bits() && i128::from(part) < amount {
+    if (period as f64 / amount as f64).to_bits() == interval.to_bits() && i128::from(part) < amount
+    {
         let back = (i128::from(room) * period - i128::from(part)).div_euclid(amount);
-        return u64::try_from(i128::from(full_us) - back).unwrap_or(0);
+        return u64::try_from(i128::from(tat_us) - back).unwrap_or(0);
     }
-    full_us.saturating_sub((room as f64 * pace).floor() as u64)
+    tat_us.saturating_sub((room as f64 * interval).floor() as u64)
 }
 
 /// Returns the microseconds after the start of a window from which on at most `room` of the units
@@ -277,18 +266,19 @@ fn period_us(quota: &Quota) -> u64 {
 }
 
 /// Returns the units missing in a bucket that is full after `ahead` microseconds and a part of one.
-fn bucket(ahead: u64, part: u64, pace: f64, quota: Option<&Quota>) -> u64 {
+fn bucket(ahead: u64, part: u64, interval: f64, quota: Option<&Quota>) -> u64 {
     if let Some(quota) = quota {
         let (amount, period) = (u128::from(quota.amount()), u128::from(period_us(quota)));
         // The part counts parts of a microsecond of the quota that wrote it.
-        if (period as f64 / amount as f64).to_bits() == pace.to_bits() && u128::from(part) < amount
+        if (period as f64 / amount as f64).to_bits() == interval.to_bits()
+            && u128::from(part) < amount
         {
             let used = u128::from(ahead) * amount + u128::from(part);
             return u64::try_from(used.div_ceil(period)).unwrap_or(u64::MAX);
         }
     }
     // The tolerance keeps a whole number that the division made a little larger.
-    (ahead as f64 / pace - 1e-9).ceil().max(0.0) as u64
+    (ahead as f64 / interval - 1e-9).ceil().max(0.0) as u64
 }
 
 /// Returns the units that count: the current window, and the share of the window before that is

@@ -3,10 +3,10 @@
 //! A bucket whose units come back one by one is in `token_bucket.rs`.
 
 use super::{
-    Meter, Refund, StoredState,
-    debt::{MARK, MOST_BURSTS, MOST_US},
-    stored::{self, doubles, unmarked, whole},
-    table::{Numbers, Words},
+    Adjust, Decide, Meter, Refund, StoredState,
+    debt::{MOST_BURSTS, MOST_US, marked, unmarked},
+    level::{Numbers, Words},
+    stored::{self, doubles, whole},
 };
 use crate::model::quota::MAX_EXACT;
 use crate::{
@@ -15,11 +15,14 @@ use crate::{
 };
 
 /// The start of the current period, and the units missing from the bucket.
+// Packed as a `Bucket` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(Rust, packed(4))]
 pub(crate) struct IntervalBucketState {
     start_us: u64,
-    /// A stored state in debt is [marked](MARK) here.
     used: u64,
+    /// It was stored in debt: more units may be missing than the burst.
+    in_debt: bool,
 }
 
 impl IntervalBucketState {
@@ -36,6 +39,7 @@ impl IntervalBucketState {
                 Self {
                     start_us: now_us,
                     used,
+                    in_debt: self.in_debt,
                 },
                 false,
             );
@@ -44,6 +48,7 @@ impl IntervalBucketState {
             Self {
                 start_us: start_us + refills * quota.period_us(),
                 used,
+                in_debt: self.in_debt,
             },
             self.start_us > now_us,
         )
@@ -64,44 +69,24 @@ impl IntervalBucketState {
     }
 }
 
-impl Meter for IntervalBucketState {
-    const IS_CUT_WHEN_READ: bool = true;
-
-    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
+impl Decide for IntervalBucketState {
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
         let mut state = *self;
-        if state.used > policy.quota_ref().burst() {
-            // The burst was lowered since the state was stored, or the state is in debt. What is
-            // read of it is cut at the start of the period, so the next refill comes in time
-            // although nothing is stored.
-            let is_in_debt = state.used >= MARK;
-            let most = if is_in_debt {
-                Self::most_spent(policy)
-            } else {
-                policy.quota_ref().burst()
-            };
-            state.used = (state.used - if is_in_debt { MARK } else { 0 }).min(most);
-        }
-        state.refill(policy.quota_ref(), now_us)
-    }
-
-    /// Returns the state as it is stored, without its mark.
-    fn hold(&mut self, _policy: &Policy, _now_us: u64) -> (Self, bool) {
-        let was_marked = self.used >= MARK;
-        (
-            Self {
-                used: self.used - if was_marked { MARK } else { 0 },
-                ..*self
-            },
-            was_marked,
-        )
-    }
-
-    fn mark_held(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, was_marked: bool) {
-        if was_marked && self.used > 0 {
-            self.used += MARK;
+        // The burst was lowered since the state was stored, or the state is in debt. What is read of
+        // it is cut at the start of the period, so the next refill comes in time although nothing
+        // is stored.
+        let most = if std::mem::take(&mut state.in_debt) {
+            Self::most_spent(policy)
         } else {
-            self.mark_debt(policy, now_us);
-        }
+            policy.quota_ref().burst()
+        };
+        state.used = state.used.min(most);
+        state.refill(policy.quota_ref(), now_us)
     }
 
     /// Returns whether a cost fits, or the units that are missing then are back in time.
@@ -123,91 +108,97 @@ impl Meter for IntervalBucketState {
         self.used += cost;
     }
 
+    fn note_debt(&mut self, policy: &Policy, _stored_interval: Option<f64>, _now_us: u64) {
+        let owes = self.in_debt && self.used > 0;
+        self.in_debt = owes || self.used > policy.quota_ref().burst();
+    }
+
+    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+        [self.used, self.left(policy.quota_ref(), now_us), 0, 0]
+    }
+}
+
+impl Adjust for IntervalBucketState {
+    /// Returns the state as it is stored.
+    fn adjustable(&mut self, _policy: &Policy, _now_us: u64) -> Self {
+        *self
+    }
+
     fn spent(&self) -> u64 {
         self.used
     }
 
-    fn owe(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, cost: u64) -> bool {
+    fn owe(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+        cost: u64,
+    ) -> bool {
         (*self, _) = self.refill(policy.quota_ref(), now_us);
         self.used += cost.min(Self::most_spent(policy).saturating_sub(self.used));
         true
-    }
-
-    fn mark_debt(&mut self, policy: &Policy, _now_us: u64) {
-        if self.used > policy.quota_ref().burst() {
-            self.used += MARK;
-        }
-    }
-
-    fn mark_as_debt(&mut self) {
-        if self.used < MARK {
-            self.used += MARK;
-        }
     }
 
     /// Returns units that were spent since the last refill, or that waited for it. A refill may
     /// have returned older ones.
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
         let quota = refund.policy.quota_ref();
-        let (settled, _) = self.refill(quota, refund.now_us);
-        let is_last = refund.end.is_none_or(|end| settled.ends_at(quota, end));
+        let (filled, _) = self.refill(quota, refund.now_us);
+        let is_last = refund.end.is_none_or(|end| filled.ends_at(quota, end));
         let spent_us = refund
             .end
             .and_then(|end| paid_us(quota, end))
             .unwrap_or(refund.spent_us);
-        let is_returned = settled.used > 0 && is_last && spent_us >= settled.start_us;
+        let is_returned = filled.used > 0 && is_last && spent_us >= filled.start_us;
         let cost = if is_returned { refund.cost } else { 0 };
         // What lapses of a leased policy is stored in any case.
         let is_written = is_returned || refund.policy.is_leased();
         if is_written {
             *self = Self {
-                used: settled.used.saturating_sub(cost),
-                ..settled
+                used: filled.used.saturating_sub(cost),
+                ..filled
             };
         }
         is_written
     }
+}
 
-    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
-        [self.used, self.left(policy.quota_ref(), now_us), 0, 0]
-    }
-
+impl Meter for IntervalBucketState {
     fn fresh_at(&self, policy: &Policy) -> u64 {
         let quota = policy.quota_ref();
-        let used = if self.used >= MARK {
-            self.used - MARK
-        } else {
-            self.used
-        };
         // A settlement may come with a quota that fills more slowly than the one of the units.
         self.start_us
-            + used
+            + self
+                .used
                 .div_ceil(quota.amount())
                 .saturating_mul(quota.period_us())
                 .min(MOST_US)
     }
 
-    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
-        doubles(&[self.start_us, self.used])
+    fn to_bytes(&self, _policy: &Policy, _stored_interval: Option<f64>) -> Vec<u8> {
+        doubles(&[self.start_us, marked(self.used, self.in_debt)])
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
         let ([start_us, used], []) = stored::split(bytes)? else {
             return None;
         };
+        let (used, in_debt) = unmarked(whole(used)?);
         Some((
             Self {
                 start_us: whole(start_us)?,
-                used: whole(used)?,
+                used,
+                in_debt,
             },
             0.0,
         ))
     }
 
-    fn shown(&self, _beside: f64) -> StoredState {
+    fn shown(&self, _stored_interval: f64) -> StoredState {
         StoredState::IntervalBucket {
             start_us: self.start_us,
-            missing: unmarked(self.used),
+            missing: self.used,
         }
     }
 
@@ -251,6 +242,7 @@ impl Meter for IntervalBucketState {
         Some(Self {
             start_us,
             used: words[0],
+            in_debt: false,
         })
     }
 

@@ -2,11 +2,11 @@
 //! Which requests are failures is decided by the caller, such as a layer with `charge_on`.
 
 use super::{
-    Algorithm, Meter, Refund, StoredState,
-    debt::MARK,
-    stored::{self, doubles, unmarked, whole},
-    table::{Numbers, Words},
-    text::{arguments, shown},
+    Adjust, Algorithm, Decide, Meter, Refund, StoredState,
+    arguments::{arguments, shown},
+    debt::{marked, unmarked},
+    level::{Numbers, Words},
+    stored::{self, doubles, whole},
 };
 use crate::{Error, Policy, Quota, model::charge::Ask};
 
@@ -28,7 +28,7 @@ pub(crate) struct LockoutState(Option<Box<Failures>>);
 ///
 /// The key is *locked* while its failures are as many as the amount of the quota. Failures that
 /// became as many because the amount was lowered lock it until the end of their window, which is no
-/// lockout. So the store marks a lockout.
+/// lockout. So the stored bytes mark a lockout.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Failures {
     /// The time of the first failure that counts: the start of the window.
@@ -70,7 +70,7 @@ impl Failures {
     }
 
     /// Brings the failures to `now_us`. Returns whether a time lay ahead of the clock.
-    fn settle(&mut self, policy: &Policy, now_us: u64) -> bool {
+    fn advance(&mut self, policy: &Policy, now_us: u64) -> bool {
         if self.is_locked_out(policy) && self.until_us <= now_us {
             (self.level, self.ended_us, self.count) =
                 ((self.level + 1).min(MOST_LEVEL), self.until_us, 0);
@@ -161,13 +161,18 @@ impl LockoutState {
     }
 }
 
-impl Meter for LockoutState {
+impl Decide for LockoutState {
     #[inline]
-    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
         let Some(mut failures) = self.0.clone() else {
             return (Self(None), false);
         };
-        let is_mended = failures.settle(policy, now_us);
+        let is_mended = failures.advance(policy, now_us);
         (
             Self(Some(failures).filter(|failures| !failures.is_fresh())),
             is_mended,
@@ -182,40 +187,6 @@ impl Meter for LockoutState {
     #[inline]
     fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, _tag: &[u8]) {
         self.change(|failures| failures.charge(policy, now_us, cost));
-    }
-
-    fn spent(&self) -> u64 {
-        self.get().count
-    }
-
-    fn hold(&mut self, _policy: &Policy, _now_us: u64) -> (Self, bool) {
-        (self.clone(), false)
-    }
-
-    /// Counts failures. A lockout stays, also one under another amount.
-    fn owe(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, cost: u64) -> bool {
-        let mut is_written = false;
-        self.change(|failures| {
-            let is_open = failures.count > 0 && failures.until_us > now_us;
-            let is_locked_out = is_open && failures.is_locked_out;
-            if !is_locked_out {
-                failures.settle(policy, now_us);
-            }
-            let cost = cost.min(Self::most_spent(policy).saturating_sub(failures.count));
-            is_written = cost > 0;
-            if is_locked_out {
-                failures.count += cost;
-            } else if cost > 0 {
-                failures.charge(policy, now_us, cost);
-            }
-        });
-        is_written
-    }
-
-    fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        let mut is_written = false;
-        self.change(|failures| is_written = failures.refund(refund));
-        is_written
     }
 
     /// Returns the failures, and the times until the window closes, until the lockout ends, and
@@ -243,12 +214,56 @@ impl Meter for LockoutState {
             ),
         ]
     }
+}
 
+impl Adjust for LockoutState {
+    fn adjustable(&mut self, _policy: &Policy, _now_us: u64) -> Self {
+        self.clone()
+    }
+
+    fn spent(&self) -> u64 {
+        self.get().count
+    }
+
+    /// Counts failures. A lockout stays, also one under another amount.
+    fn owe(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+        cost: u64,
+    ) -> bool {
+        let mut is_written = false;
+        self.change(|failures| {
+            let is_open = failures.count > 0 && failures.until_us > now_us;
+            let is_locked_out = is_open && failures.is_locked_out;
+            if !is_locked_out {
+                failures.advance(policy, now_us);
+            }
+            let cost = cost.min(Self::most_spent(policy).saturating_sub(failures.count));
+            is_written = cost > 0;
+            if is_locked_out {
+                failures.count += cost;
+            } else if cost > 0 {
+                failures.charge(policy, now_us, cost);
+            }
+        });
+        is_written
+    }
+
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let mut is_written = false;
+        self.change(|failures| is_written = failures.refund(refund));
+        is_written
+    }
+}
+
+impl Meter for LockoutState {
     fn fresh_at(&self, policy: &Policy) -> u64 {
         self.get().fresh_at(policy)
     }
 
-    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+    fn to_bytes(&self, _policy: &Policy, _stored_interval: Option<f64>) -> Vec<u8> {
         let Failures {
             start_us,
             count,
@@ -257,27 +272,27 @@ impl Meter for LockoutState {
             level,
             ended_us,
         } = self.get();
-        let mark = if is_locked_out { MARK } else { 0 };
-        doubles(&[start_us, until_us, count + mark, level, ended_us])
+        let count = marked(count, is_locked_out);
+        doubles(&[start_us, until_us, count, level, ended_us])
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
         let ([start_us, until_us, count, level, ended_us], []) = stored::split(bytes)? else {
             return None;
         };
-        let count = whole(count)?;
+        let (count, is_locked_out) = unmarked(whole(count)?);
         let failures = Failures {
             start_us: whole(start_us)?,
-            count: unmarked(count),
+            count,
             until_us: whole(until_us).filter(|&until_us| until_us > 0)?,
-            is_locked_out: count >= MARK,
+            is_locked_out,
             level: whole(level).filter(|&level| level <= MOST_LEVEL)?,
             ended_us: whole(ended_us)?,
         };
         Some((Self(Some(Box::new(failures))), 0.0))
     }
 
-    fn shown(&self, _beside: f64) -> StoredState {
+    fn shown(&self, _stored_interval: f64) -> StoredState {
         let Failures {
             until_us,
             count: failures,

@@ -3,9 +3,9 @@
 //! A bucket whose rate has not changed needs nothing of this file: see `leaky_bucket.rs`.
 
 use super::{
-    debt::{MARK, MOST_BURSTS, MOST_US},
-    leaky_bucket::{Bucket, less, most},
-    table::Words,
+    bucket::{Bucket, less, most},
+    debt::{MOST_BURSTS, MOST_US},
+    level::Words,
 };
 use crate::{
     Policy, Quota,
@@ -21,27 +21,26 @@ use crate::{
 /// its own units: what is stored is not cut to the burst of its quota, and keeps its rate.
 pub(super) struct StoredRate<'a> {
     pub(super) quota: &'a Quota,
-    /// The time of a unit at which the bucket was stored, if it is another one.
-    other: Option<f64>,
+    /// The emission interval at which the bucket was stored, if it is another one.
+    stored_interval: Option<f64>,
 }
 
 impl<'a> StoredRate<'a> {
-    pub(super) fn of(policy: &'a Policy, other: Option<f64>) -> Self {
+    pub(super) fn of(policy: &'a Policy, stored_interval: Option<f64>) -> Self {
         Self {
             quota: policy.quota_ref(),
-            other,
+            stored_interval,
         }
     }
 
     pub(super) fn is_other(&self) -> bool {
-        self.other.is_some()
+        self.stored_interval.is_some()
     }
 
     /// Returns the time of the whole burst. Of another quota it is not known.
     pub(super) fn top(&self) -> Span {
         if self.is_other() {
-            // Nothing lies above this, so the mark of a debt stays as the quota that stored it has
-            // set it.
+            // Nothing lies above this, so the bucket is in debt if the quota that stored it says so.
             (MAX_EXACT, 0)
         } else {
             self.quota.span(self.quota.burst())
@@ -51,9 +50,9 @@ impl<'a> StoredRate<'a> {
     /// Returns the time of the most units that are spent in debt.
     pub(super) fn most(&self) -> Span {
         let units = self.quota.burst() * MOST_BURSTS;
-        self.other.map_or_else(
+        self.stored_interval.map_or_else(
             || most(self.quota),
-            |pace| (bounded((units as f64 * pace).ceil()), 0),
+            |interval| (bounded((units as f64 * interval).ceil()), 0),
         )
     }
 
@@ -63,8 +62,8 @@ impl<'a> StoredRate<'a> {
         let cost_or_most = cost.min(self.quota.burst() * MOST_BURSTS);
         // Rounded up, and what comes back is rounded down below: neither gives a unit away. The
         // script rounds alike.
-        let of_other = |pace: f64| (bounded((cost as f64 * pace).ceil()), 0);
-        self.other
+        let of_other = |interval: f64| (bounded((cost as f64 * interval).ceil()), 0);
+        self.stored_interval
             .map_or_else(|| self.quota.span(cost_or_most), of_other)
     }
 
@@ -73,7 +72,10 @@ impl<'a> StoredRate<'a> {
     pub(super) fn returned(&self, cost: u64) -> Span {
         // The script gets no greater cost.
         let cost = cost.min(MAX_EXACT - 1);
-        let us = cost as f64 * self.other.unwrap_or_else(|| self.quota.pace());
+        let us = cost as f64
+            * self
+                .stored_interval
+                .unwrap_or_else(|| self.quota.emission_interval());
         if self.is_other() {
             (bounded(us), 0)
         } else if us < MAX_EXACT as f64 {
@@ -87,11 +89,11 @@ impl<'a> StoredRate<'a> {
     /// Returns how much of `step` the bucket has to miss still after `passed_us`: no more has
     /// accrued in that time, at the faster of the two rates.
     pub(super) fn owed(&self, step: Span, passed_us: u64) -> Span {
-        let passed_us = match self.other {
+        let passed_us = match self.stored_interval {
             // A unit of the bucket stands for more time than one of the quota. So the units that
             // the quota brought back since are worth more than the time that has passed.
-            Some(other) if other > self.quota.pace() => {
-                (passed_us as f64 / self.quota.pace() * other).ceil() as u64
+            Some(interval) if interval > self.quota.emission_interval() => {
+                (passed_us as f64 / self.quota.emission_interval() * interval).ceil() as u64
             }
             _ => passed_us,
         };
@@ -106,30 +108,30 @@ fn bounded(us: f64) -> u64 {
     us.min(MOST_US as f64) as u64
 }
 
-/// Returns the time of the units that were stored as `ahead` at this pace, at the rate of the
-/// quota.
-pub(super) fn converted(ahead: u64, pace: f64, quota: &Quota) -> u64 {
-    let units = ahead as f64 / pace;
-    // The pace was read from stored bytes. One that no quota has makes more units than a double
+/// Returns the time of the units that were stored as `ahead` at this emission interval, at the rate
+/// of the quota.
+pub(super) fn converted(ahead: u64, interval: f64, quota: &Quota) -> u64 {
+    let units = ahead as f64 / interval;
+    // The interval was read from stored bytes. One that no quota has makes more units than a double
     // counts, and such a bucket counts as full, as in the script.
     let is_known = units >= 0.0 && units <= MAX_EXACT as f64;
     let ahead = if is_known {
         // The spent units are kept, and not the time in which they would have returned: after a
         // change from 10 per hour to 1000 per second, nobody waits for hours. The quotient and the
         // product are those of the script, so both stores round alike.
-        (units * quota.pace()).ceil()
+        (units * quota.emission_interval()).ceil()
     } else {
         0.0
     };
     ahead.min(MAX_EXACT as f64) as u64
 }
 
-/// Returns the words of a check that charges nothing to a bucket of another pace. Leased units are
-/// counted at one rate.
-pub(super) fn kept_words(
+/// Returns the words of a check that charges nothing to a bucket of another emission interval. Leased
+/// units are counted at one rate.
+pub(super) fn words_at_other_rate(
     bucket: &Bucket,
     policy: &Policy,
-    pace: f64,
+    interval: f64,
     now_us: u64,
     ask: Ask,
     ceiling: Span,
@@ -137,39 +139,38 @@ pub(super) fn kept_words(
     if policy.is_leased() {
         None
     } else {
-        bucket.of_other_rate(policy.quota_ref(), pace, now_us, ask, ceiling)
+        bucket.of_other_rate(policy.quota_ref(), interval, now_us, ask, ceiling)
     }
 }
 
 impl Bucket {
     /// Returns the words of a check that charges nothing to this bucket, which was stored at this
-    /// pace and stays as it is. `None` when it is mended.
+    /// emission interval and stays as it is. `None` when it is mended.
     ///
     /// The units return at the rate at which they were stored. So a cost that does not fit is
     /// admitted at the time that the words show, and not as this rate says. Without a cost they
     /// show the units that are spent.
     fn of_other_rate(
-        mut self,
+        self,
         quota: &Quota,
-        pace: f64,
+        interval: f64,
         now_us: u64,
         ask: Ask,
         ceiling: Span,
     ) -> Option<Words> {
         // Full at either rate.
-        if self.full_us < now_us {
+        if self.tat_us < now_us {
             return None;
         }
-        let (is_in_debt, top) = (self.part >= MARK, quota.span(quota.burst()));
-        self.part %= MARK;
+        let (is_in_debt, top) = (self.in_debt, quota.span(quota.burst()));
         let most = if is_in_debt { most(quota) } else { top };
-        // More than this quota ever stores: settling mends it, and the mended state has the words.
+        // More than this quota ever stores: advancing mends it, and the mended state has the words.
         if self.ahead(now_us).0 > most.0 {
             return None;
         }
-        let stored = self.ahead_of_part(now_us, pace);
+        let stored = self.ahead_of_part(now_us, interval);
         if ask.cost == 0 {
-            let (whole, part) = (converted(stored, pace, quota), 0).min(most);
+            let (whole, part) = (converted(stored, interval, quota), 0).min(most);
             return Some([whole, part, 0, 0]);
         }
         let step = quota.span(ask.cost);
@@ -183,10 +184,10 @@ impl Bucket {
         .saturating_sub(step.0 + u64::from(step.1 > 0));
         // The most that is stored when the cost fits: the quotient of doubles may be one too high
         // or too low.
-        let mut least = ((room as f64 / quota.pace() * pace) as u64).min(stored);
-        if converted(least, pace, quota) > room {
+        let mut least = ((room as f64 / quota.emission_interval() * interval) as u64).min(stored);
+        if converted(least, interval, quota) > room {
             least = least.saturating_sub(1);
-        } else if least < stored && converted(least + 1, pace, quota) <= room {
+        } else if least < stored && converted(least + 1, interval, quota) <= room {
             least += 1;
         }
         let wait_us = stored.saturating_sub(least).max(1);

@@ -5,11 +5,11 @@
 use std::collections::VecDeque;
 
 use super::{
-    Algorithm, Meter, Refund, StoredState,
+    Adjust, Algorithm, Decide, Meter, Refund, StoredState,
+    arguments::{arguments, shown},
     debt::MOST_BURSTS,
+    level::Words,
     stored::{self, doubles, whole},
-    table::Words,
-    text::{arguments, shown},
 };
 use crate::{
     Error, Policy,
@@ -45,7 +45,7 @@ struct Filled {
     /// The sum of the units of all buckets.
     total: u64,
     /// The number of the oldest buckets that have expired, and their units. Set when the state is
-    /// settled, and not stored.
+    /// advanced, and not stored.
     expired: usize,
     expired_units: u64,
 }
@@ -56,8 +56,13 @@ impl PartialEq for Filled {
     }
 }
 
-impl Meter for SlidingBucketsState {
-    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
+impl Decide for SlidingBucketsState {
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
         let layout = policy.buckets();
         let Some(filled) = &mut self.0 else {
             return (Self(None), false);
@@ -81,14 +86,6 @@ impl Meter for SlidingBucketsState {
         self.0.is_some()
     }
 
-    fn spent(&self) -> u64 {
-        self.0.as_ref().map_or(0, |filled| filled.used())
-    }
-
-    fn most_spent(policy: &Policy) -> u64 {
-        (policy.quota_ref().burst() * MOST_BURSTS).min(u32::MAX.into())
-    }
-
     fn fits(&self, policy: &Policy, _now_us: u64, ask: Ask) -> bool {
         ask.cost == 0 || self.spent() + ask.cost <= ask.limit(policy.quota_ref().amount())
     }
@@ -98,6 +95,46 @@ impl Meter for SlidingBucketsState {
         let filled = self.0.get_or_insert_with(|| Box::new(Filled::new(layout)));
         filled.drop_expired();
         filled.add(now_us / layout.width_us, cost);
+    }
+
+    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
+        let (quota, layout) = (policy.quota_ref(), policy.buckets());
+        let Some(filled) = self.0.as_ref().filter(|filled| filled.used() > 0) else {
+            return [0; 4];
+        };
+        let used = filled.used();
+        // Returns the time until `units` units have expired.
+        let until = |units: u64| {
+            let mut expired = 0;
+            let last = filled
+                .buckets
+                .iter()
+                .skip(filled.expired)
+                .find(|(_, more)| {
+                    expired += u64::from(*more);
+                    expired >= units
+                });
+            last.map_or(0, |(at, _)| layout.expires_us(*at) - now_us)
+        };
+        let surplus = (used + 1).saturating_sub(quota.amount()).max(1);
+        let lacking = (used + denied.cost).saturating_sub(denied.limit(quota.amount()));
+        let retry_us = if denied.cost > 0 { until(lacking) } else { 0 };
+        [
+            used,
+            retry_us,
+            layout.expires_us(filled.newest()) - now_us,
+            until(surplus),
+        ]
+    }
+}
+
+impl Adjust for SlidingBucketsState {
+    fn spent(&self) -> u64 {
+        self.0.as_ref().map_or(0, |filled| filled.used())
+    }
+
+    fn most_spent(policy: &Policy) -> u64 {
+        (policy.quota_ref().burst() * MOST_BURSTS).min(u32::MAX.into())
     }
 
     /// Returns units to the bucket in which they were spent. Units that are not found there are
@@ -132,37 +169,9 @@ impl Meter for SlidingBucketsState {
         }
         true
     }
+}
 
-    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
-        let (quota, layout) = (policy.quota_ref(), policy.buckets());
-        let Some(filled) = self.0.as_ref().filter(|filled| filled.used() > 0) else {
-            return [0; 4];
-        };
-        let used = filled.used();
-        // Returns the time until `units` units have expired.
-        let until = |units: u64| {
-            let mut expired = 0;
-            let last = filled
-                .buckets
-                .iter()
-                .skip(filled.expired)
-                .find(|(_, more)| {
-                    expired += u64::from(*more);
-                    expired >= units
-                });
-            last.map_or(0, |(at, _)| layout.expires_us(*at) - now_us)
-        };
-        let surplus = (used + 1).saturating_sub(quota.amount()).max(1);
-        let lacking = (used + denied.cost).saturating_sub(denied.limit(quota.amount()));
-        let retry_us = if denied.cost > 0 { until(lacking) } else { 0 };
-        [
-            used,
-            retry_us,
-            layout.expires_us(filled.newest()) - now_us,
-            until(surplus),
-        ]
-    }
-
+impl Meter for SlidingBucketsState {
     fn fresh_at(&self, policy: &Policy) -> u64 {
         let layout = policy.buckets();
         self.0.as_ref().map_or(0, |filled| {
@@ -174,7 +183,7 @@ impl Meter for SlidingBucketsState {
         })
     }
 
-    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+    fn to_bytes(&self, _policy: &Policy, _stored_interval: Option<f64>) -> Vec<u8> {
         let Some(filled) = &self.0 else {
             return Vec::new();
         };
@@ -221,7 +230,7 @@ impl Meter for SlidingBucketsState {
         (is_sound && is_ordered && total > 0).then(|| (Self(Some(Box::new(filled))), 0.0))
     }
 
-    fn shown(&self, _beside: f64) -> StoredState {
+    fn shown(&self, _stored_interval: f64) -> StoredState {
         let buckets = self.0.iter().flat_map(|filled| &filled.buckets);
         StoredState::SlidingBuckets {
             width_us: self.0.as_ref().map_or(0, |filled| filled.width_us),

@@ -5,10 +5,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
-    Meter, Refund, StoredState,
+    Adjust, Decide, Meter, Refund, StoredState,
     debt::MOST_BURSTS,
+    level::Words,
     stored::{self, whole},
-    table::Words,
 };
 use crate::{Policy, Quota, model::charge::Ask};
 
@@ -23,7 +23,7 @@ pub(crate) struct SlidingLogState(Option<Box<Log>>);
 struct Log {
     /// The time and the tag of each unit, newest first. Never empty.
     entries: VecDeque<(u64, Option<Arc<[u8]>>)>,
-    /// The number of entries that still count. Set when the state is settled, and not stored.
+    /// The number of entries that still count. Set when the state is advanced, and not stored.
     used: usize,
 }
 
@@ -47,8 +47,13 @@ impl SlidingLogState {
     }
 }
 
-impl Meter for SlidingLogState {
-    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
+impl Decide for SlidingLogState {
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
         let quota = policy.quota_ref();
         let Some(log) = &mut self.0 else {
             return (Self(None), false);
@@ -71,15 +76,6 @@ impl Meter for SlidingLogState {
         self.0.is_some()
     }
 
-    fn spent(&self) -> u64 {
-        self.0.as_ref().map_or(0, |log| log.used as u64)
-    }
-
-    fn most_spent(policy: &Policy) -> u64 {
-        let burst = policy.quota_ref().burst();
-        (burst * MOST_BURSTS).min(burst + MOST_OWED)
-    }
-
     fn fits(&self, policy: &Policy, _now_us: u64, ask: Ask) -> bool {
         ask.cost == 0 || self.spent() + ask.cost <= ask.limit(policy.quota_ref().amount())
     }
@@ -100,6 +96,39 @@ impl Meter for SlidingLogState {
             log.entries.push_front((at, tag.clone()));
         }
         log.used = log.entries.len();
+    }
+
+    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
+        let quota = policy.quota_ref();
+        let Some(log) = self.0.as_ref().filter(|log| log.used > 0) else {
+            return [0; 4];
+        };
+        let expires = |at: usize| log.entries[at].0 + quota.period_us() - now_us;
+        let (used, amount) = (log.used, quota.amount() as usize);
+        // The newest entry that has to expire, counted from the newest one.
+        let last = denied.limit(quota.amount()).saturating_sub(denied.cost) as usize;
+        let retry_us = if denied.cost > 0 {
+            expires(last.min(used - 1))
+        } else {
+            0
+        };
+        [
+            used as u64,
+            retry_us,
+            expires(0),
+            expires(used.min(amount) - 1),
+        ]
+    }
+}
+
+impl Adjust for SlidingLogState {
+    fn spent(&self) -> u64 {
+        self.0.as_ref().map_or(0, |log| log.used as u64)
+    }
+
+    fn most_spent(policy: &Policy) -> u64 {
+        let burst = policy.quota_ref().burst();
+        (burst * MOST_BURSTS).min(burst + MOST_OWED)
     }
 
     /// Removes units that were spent at `spent_us`. When there are too few, removes older ones, the
@@ -126,36 +155,16 @@ impl Meter for SlidingLogState {
         }
         true
     }
+}
 
-    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
-        let quota = policy.quota_ref();
-        let Some(log) = self.0.as_ref().filter(|log| log.used > 0) else {
-            return [0; 4];
-        };
-        let expires = |at: usize| log.entries[at].0 + quota.period_us() - now_us;
-        let (used, amount) = (log.used, quota.amount() as usize);
-        // The newest entry that has to expire, counted from the newest one.
-        let last = denied.limit(quota.amount()).saturating_sub(denied.cost) as usize;
-        let retry_us = if denied.cost > 0 {
-            expires(last.min(used - 1))
-        } else {
-            0
-        };
-        [
-            used as u64,
-            retry_us,
-            expires(0),
-            expires(used.min(amount) - 1),
-        ]
-    }
-
+impl Meter for SlidingLogState {
     fn fresh_at(&self, policy: &Policy) -> u64 {
         self.0
             .as_ref()
             .map_or(0, |log| log.newest() + policy.quota_ref().period_us())
     }
 
-    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+    fn to_bytes(&self, _policy: &Policy, _stored_interval: Option<f64>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (at, tag) in self.0.iter().flat_map(|log| &log.entries) {
             let tag = tag.as_deref().unwrap_or_default();
@@ -181,7 +190,7 @@ impl Meter for SlidingLogState {
         (is_ordered && used > 0).then(|| (Self(Some(Box::new(Log { entries, used }))), 0.0))
     }
 
-    fn shown(&self, _beside: f64) -> StoredState {
+    fn shown(&self, _stored_interval: f64) -> StoredState {
         StoredState::SlidingLog {
             units: self.spent(),
         }

@@ -6,24 +6,24 @@
 //! Windows that are not weighed are in `window.rs`.
 
 use super::{
-    Meter, Refund, StoredState,
-    debt::{MARK, MOST_BURSTS},
-    stored::{self, doubles, unmarked, whole},
-    table::{Numbers, Words},
+    Adjust, Decide, Meter, Refund, StoredState,
+    debt::{MOST_BURSTS, marked, unmarked},
+    level::{Numbers, Words},
+    stored::{self, doubles, whole},
 };
 use crate::{Policy, Quota, model::charge::Ask};
 
 /// An aligned window, and the units spent in it and in the previous one.
+// Packed as a `Bucket` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(Rust, packed(4))]
 pub(crate) struct SlidingWindowState {
-    /// A stored state in debt is [marked](IN_DEBT) here.
     start_us: u64,
     current: u32,
     previous: u32,
+    /// It was stored in debt, or follows a window that was.
+    in_debt: bool,
 }
-
-/// Marks a stored window that is in debt, or follows one that is. No time reaches it.
-const IN_DEBT: u64 = 1 << 63;
 
 impl SlidingWindowState {
     /// Returns the units spent in this window and in the previous one.
@@ -51,6 +51,7 @@ impl SlidingWindowState {
                 start_us: start,
                 current: 0,
                 previous: if follows { state.current } else { 0 },
+                in_debt: state.in_debt,
             };
         }
         (state, mended && state.counts() != (0, 0))
@@ -63,15 +64,18 @@ impl SlidingWindowState {
     }
 }
 
-impl Meter for SlidingWindowState {
+impl Decide for SlidingWindowState {
     const ADMITS_IN_DEBT: bool = true;
-    const IS_CUT_WHEN_READ: bool = true;
 
     #[inline]
-    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
         let (mut state, mut most) = (*self, policy.quota_ref().amount() as u32);
-        if state.start_us >= IN_DEBT {
-            state.start_us -= IN_DEBT;
+        if std::mem::take(&mut state.in_debt) {
             most = most.saturating_mul(MOST_BURSTS as u32);
         }
         // The amount was lowered. The counts are cut as often as they are read, and need not be
@@ -79,21 +83,6 @@ impl Meter for SlidingWindowState {
         state.current = state.current.min(most);
         state.previous = state.previous.min(most);
         state.moved_to(policy.quota_ref(), now_us)
-    }
-
-    fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
-        let (state, period) = (
-            Self {
-                start_us: self.start_us & !IN_DEBT,
-                ..*self
-            },
-            policy.quota_ref().period_us(),
-        );
-        let counts = state.start_us + period >= now_us - now_us % period;
-        (
-            state.moved_to(policy.quota_ref(), now_us).0,
-            counts && self.start_us >= IN_DEBT,
-        )
     }
 
     #[inline]
@@ -112,24 +101,36 @@ impl Meter for SlidingWindowState {
         self.current += cost as u32;
     }
 
+    #[inline]
+    fn note_debt(&mut self, policy: &Policy, _stored_interval: Option<f64>, _now_us: u64) {
+        let ((current, previous), amount) = (self.counts(), policy.quota_ref().amount());
+        self.in_debt |= previous > amount || current > amount;
+    }
+
+    #[inline]
+    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+        let (current, previous) = self.counts();
+        [current, previous, self.left(policy.quota_ref(), now_us), 0]
+    }
+}
+
+impl Adjust for SlidingWindowState {
+    fn adjustable(&mut self, policy: &Policy, now_us: u64) -> Self {
+        let period = policy.quota_ref().period_us();
+        let counts = self.start_us + period >= now_us - now_us % period;
+        let (state, _) = self.moved_to(policy.quota_ref(), now_us);
+        Self {
+            in_debt: counts && self.in_debt,
+            ..state
+        }
+    }
+
     fn spent(&self) -> u64 {
         self.current.into()
     }
 
     fn most_spent(policy: &Policy) -> u64 {
         (policy.quota_ref().burst() * MOST_BURSTS).min(u32::MAX.into())
-    }
-
-    #[inline]
-    fn mark_debt(&mut self, policy: &Policy, _now_us: u64) {
-        let ((current, previous), amount) = (self.counts(), policy.quota_ref().amount());
-        if previous > amount || current > amount {
-            self.start_us |= IN_DEBT;
-        }
-    }
-
-    fn mark_as_debt(&mut self) {
-        self.start_us |= IN_DEBT;
     }
 
     /// Returns units to the window in which they were spent, as long as it counts.
@@ -142,15 +143,11 @@ impl Meter for SlidingWindowState {
         }
         true
     }
+}
 
-    #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
-        let (current, previous) = self.counts();
-        [current, previous, self.left(policy.quota_ref(), now_us), 0]
-    }
-
+impl Meter for SlidingWindowState {
     fn fresh_at(&self, policy: &Policy) -> u64 {
-        let (start_us, period) = (self.start_us & !IN_DEBT, policy.quota_ref().period_us());
+        let (start_us, period) = (self.start_us, policy.quota_ref().period_us());
         match (self.current, self.previous) {
             (0, 0) => 0,
             (0, _) => start_us + period,
@@ -158,40 +155,31 @@ impl Meter for SlidingWindowState {
         }
     }
 
-    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+    fn to_bytes(&self, _policy: &Policy, _stored_interval: Option<f64>) -> Vec<u8> {
         let (current, previous) = self.counts();
-        let mark = if self.start_us >= IN_DEBT { MARK } else { 0 };
-        doubles(&[self.start_us & !IN_DEBT, current + mark, previous])
+        doubles(&[self.start_us, marked(current, self.in_debt), previous])
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
         let ([start_us, current, previous], []) = stored::split(bytes)? else {
             return None;
         };
-        let (start_us, current) = (whole(start_us)?, whole(current)?);
-        let start_us = if current >= MARK {
-            start_us | IN_DEBT
-        } else {
-            start_us
-        };
-        let (current, previous) = (
-            unmarked(current).try_into().ok()?,
-            whole(previous)?.try_into().ok()?,
-        );
+        let (current, in_debt) = unmarked(whole(current)?);
         Some((
             Self {
-                start_us,
-                current,
-                previous,
+                start_us: whole(start_us)?,
+                current: current.try_into().ok()?,
+                previous: whole(previous)?.try_into().ok()?,
+                in_debt,
             },
             0.0,
         ))
     }
 
-    fn shown(&self, _beside: f64) -> StoredState {
+    fn shown(&self, _stored_interval: f64) -> StoredState {
         let (current, previous) = self.counts();
         StoredState::SlidingWindow {
-            start_us: self.start_us & !IN_DEBT,
+            start_us: self.start_us,
             current,
             previous,
         }
@@ -246,6 +234,7 @@ impl Meter for SlidingWindowState {
             start_us,
             current: count(words[0]),
             previous: count(words[1]),
+            in_debt: false,
         })
     }
 }

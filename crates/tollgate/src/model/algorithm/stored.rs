@@ -1,7 +1,6 @@
 //! The numbers in the bytes of a state, as the scripts write and read them: doubles that are whole.
 //! Which numbers a state has is decided in the file of its algorithm.
 
-use super::debt::MARK;
 use crate::model::quota::MAX_EXACT;
 
 /// Returns the bytes of numbers below 2^53.
@@ -25,13 +24,4 @@ pub(crate) fn split<const N: usize>(bytes: &[u8]) -> Option<([f64; N], &[u8])> {
 
 pub(crate) fn whole(double: f64) -> Option<u64> {
     ((0.0..MAX_EXACT as f64).contains(&double) && double.fract() == 0.0).then_some(double as u64)
-}
-
-/// Returns a number without the mark of a debt.
-pub(super) fn unmarked(number: u64) -> u64 {
-    if number >= MARK {
-        number - MARK
-    } else {
-        number
-    }
 }

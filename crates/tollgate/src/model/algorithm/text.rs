@@ -1,9 +1,10 @@
 //! Reads and writes an algorithm as text: `token_bucket`, `sliding_buckets(10)`.
-//! Arguments are read in the file of their algorithm, quotas and policies in files of their own.
+//! Arguments are read in the file of their algorithm with what is in `arguments.rs`, quotas and
+//! policies in files of their own.
 
 use std::{fmt, str::FromStr};
 
-use super::{Algorithm, ROWS};
+use super::{Algorithm, arguments::shown, table::ROWS};
 use crate::{Error, clock::micros, model::quota};
 
 impl fmt::Display for Algorithm {
@@ -28,17 +29,6 @@ impl fmt::Display for Algorithm {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns what stands in the parentheses behind a name.
-pub(super) fn arguments(rest: &str) -> Option<&str> {
-    rest.strip_prefix('(')
-        .and_then(|rest| rest.strip_suffix(')'))
-}
-
-/// Returns the start of a wrong text, for a message.
-pub(super) fn shown(text: &str) -> String {
-    text.chars().take(60).collect()
 }
 
 impl FromStr for Algorithm {

@@ -1,16 +1,16 @@
 //! A bucket that gains n units per W. The missing units come back one by one.
 //!
-//! Its state is the [bucket](super::leaky_bucket::Bucket) of a queue. After a reservation or a late
+//! Its state is the [bucket](super::bucket::Bucket) of a queue. After a reservation or a late
 //! refund, it has a [trace](super::trace).
-//! The arithmetic of the bucket is in `leaky_bucket.rs`; this file adds debts and the trace to it.
+//! The arithmetic of the bucket is in `bucket.rs`; this file adds debts and the trace to it.
 
 use super::{
-    Meter, Refund, StoredState,
+    Adjust, Decide, Meter, Refund, StoredState,
+    bucket::{self, Bucket, add, beyond_us, bursts, ceiling_within},
     debt::MOST_BURSTS,
-    leaky_bucket::{self, Bucket, add, beyond_us, bursts, ceiling_within},
-    rate::{StoredRate, kept_words},
+    level::{Numbers, PolicyLevel, Words},
+    rate::{StoredRate, words_at_other_rate},
     stored::doubles,
-    table::{Numbers, PolicyLevel, Words},
     trace::{Trace, Traced},
 };
 use crate::{
@@ -66,40 +66,24 @@ fn ceiling(policy: &Policy, ask: Ask) -> Span {
     })
 }
 
-impl Meter for TokenBucketState {
+impl Decide for TokenBucketState {
     #[inline]
-    fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> (Self, bool) {
-        match *self {
-            Self::Plain(mut bucket) => {
-                let (bucket, mended) = bucket.settle(policy, other, now_us);
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
+        match self {
+            Self::Plain(bucket) => {
+                let (bucket, mended) = bucket.advance(policy, stored_interval, now_us);
                 (Self::Plain(bucket), mended)
             }
-            Self::Traced(ref state) => {
-                let mut state = **state;
-                let mended = state.settle(policy, other, now_us);
+            Self::Traced(state) => {
+                let (state, mended) = state.advance(policy, stored_interval, now_us);
                 (state.into(), mended)
             }
         }
-    }
-
-    fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
-        let (mut state, mut is_marked) = (self.clone(), false);
-        state.with_trace(|state| is_marked = state.hold(policy, now_us));
-        (state, is_marked)
-    }
-
-    fn keeps_pace(&self, now_us: u64) -> bool {
-        self.bucket().keeps_pace(now_us)
-    }
-
-    fn mark_held(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool) {
-        self.bucket_mut()
-            .mark_held(policy, other, now_us, was_marked);
-    }
-
-    fn kept_words(&self, policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words> {
-        let ceiling = ceiling(policy, ask);
-        kept_words(self.bucket(), policy, pace, now_us, ask, ceiling)
     }
 
     #[inline]
@@ -113,32 +97,81 @@ impl Meter for TokenBucketState {
         self.bucket_mut().charge(policy, now_us, cost, tag);
     }
 
-    fn owe(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool {
-        self.bucket_mut().owe(policy, other, now_us, cost)
-    }
-
     #[inline]
-    fn mark_debt(&mut self, policy: &Policy, now_us: u64) {
-        self.bucket_mut().mark_debt(policy, now_us);
-    }
-
-    fn mark_as_debt(&mut self) {
-        self.bucket_mut().mark_as_debt();
-    }
-
-    fn remember(&mut self, now_us: u64) {
-        self.with_trace(|state| state.remember(now_us));
-    }
-
-    fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        let rate = StoredRate::of(refund.policy, refund.other);
-        self.with_trace(|state| state.refund(&rate, refund));
-        true
+    fn note_debt(&mut self, policy: &Policy, stored_interval: Option<f64>, now_us: u64) {
+        self.bucket_mut().note_debt(policy, stored_interval, now_us);
     }
 
     #[inline]
     fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
         self.bucket().words(policy, now_us, denied)
+    }
+
+    fn words_as_stored(
+        &self,
+        policy: &Policy,
+        stored_interval: f64,
+        now_us: u64,
+        ask: Ask,
+    ) -> Option<Words> {
+        let ceiling = ceiling(policy, ask);
+        words_at_other_rate(self.bucket(), policy, stored_interval, now_us, ask, ceiling)
+    }
+
+    /// A traced bucket is decided in its place: to move it would cost an allocation. Without a
+    /// ceiling, a token bucket decides as a leaky bucket does.
+    #[inline(always)]
+    fn decide(
+        &mut self,
+        policy: &Policy,
+        stored_interval: Option<f64>,
+        now_us: u64,
+        cost: u64,
+        tag: &[u8],
+    ) -> (PolicyLevel, bool) {
+        match self {
+            Self::Plain(bucket) => bucket.decide(policy, stored_interval, now_us, cost, tag),
+            Self::Traced(traced) => traced.decide(policy, stored_interval, now_us, cost, tag),
+        }
+    }
+}
+
+impl Adjust for TokenBucketState {
+    fn adjustable(&mut self, policy: &Policy, now_us: u64) -> Self {
+        match self {
+            Self::Plain(bucket) => Self::Plain(bucket.adjustable(policy, now_us)),
+            Self::Traced(state) => state.adjustable(policy, now_us).into(),
+        }
+    }
+
+    fn keeps_interval(&self, now_us: u64) -> bool {
+        self.bucket().keeps_interval(now_us)
+    }
+
+    fn owe(
+        &mut self,
+        policy: &Policy,
+        stored_interval: Option<f64>,
+        now_us: u64,
+        cost: u64,
+    ) -> bool {
+        self.bucket_mut().owe(policy, stored_interval, now_us, cost)
+    }
+
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let rate = StoredRate::of(refund.policy, refund.stored_interval);
+        self.with_trace(|state| state.refund(&rate, refund));
+        true
+    }
+
+    fn remember(&mut self, now_us: u64) {
+        self.with_trace(|state| state.remember(now_us));
+    }
+}
+
+impl Meter for TokenBucketState {
+    fn look(&mut self) {
+        self.bucket_mut().look();
     }
 
     /// A trace stays until nobody can claim a unit.
@@ -149,8 +182,8 @@ impl Meter for TokenBucketState {
         }
     }
 
-    fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8> {
-        let mut bytes = self.bucket().to_bytes(policy, other);
+    fn to_bytes(&self, policy: &Policy, stored_interval: Option<f64>) -> Vec<u8> {
+        let mut bytes = self.bucket().to_bytes(policy, stored_interval);
         if let Self::Traced(state) = self
             && let Some(trace) = &state.trace
         {
@@ -162,27 +195,27 @@ impl Meter for TokenBucketState {
     fn expires_ms(&self, policy: &Policy) -> u64 {
         match self {
             Self::Plain(bucket) => bucket.expires_ms(policy),
-            Self::Traced(state) => leaky_bucket::expires_ms(state.ends_us()),
+            Self::Traced(state) => bucket::expires_ms(state.ends_us()),
         }
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
-        let (bucket, pace, trace) = Bucket::split(bytes)?;
+        let (bucket, interval, trace) = Bucket::split(bytes)?;
         let trace = match trace.len() {
             0 => None,
             // As in the script, a trace that is damaged takes nothing of the bucket along.
             40 => Trace::of_bytes(trace),
             _ => return None,
         };
-        Some((Traced { bucket, trace }.into(), pace))
+        Some((Traced { bucket, trace }.into(), interval))
     }
 
-    fn shown(&self, pace: f64) -> StoredState {
-        self.bucket().shown(pace)
+    fn shown(&self, stored_interval: f64) -> StoredState {
+        self.bucket().shown(stored_interval)
     }
 
     fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
-        leaky_bucket::numbers(policy, words, denied, ceiling(policy, denied))
+        bucket::numbers(policy, words, denied, ceiling(policy, denied))
     }
 
     /// Returns the time until the debt in which a request left the bucket is paid.
@@ -213,44 +246,6 @@ impl Meter for TokenBucketState {
     fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
         let (whole, part) = ceiling(policy, ask);
         (whole, Some(part))
-    }
-
-    /// A traced bucket is decided in its place: to move it would cost an allocation.
-    #[inline(always)]
-    fn decide(
-        &mut self,
-        policy: &Policy,
-        other: Option<f64>,
-        now_us: u64,
-        cost: u64,
-        tag: &[u8],
-    ) -> (PolicyLevel, bool) {
-        let traced = match self {
-            // Without a ceiling, a token bucket decides as a leaky bucket does.
-            Self::Plain(bucket) => return bucket.decide(policy, other, now_us, cost, tag),
-            Self::Traced(traced) => &mut **traced,
-        };
-        let ask = Ask::from(cost);
-        let mut state = *traced;
-        let mended = state.settle(policy, other, now_us);
-        let fits = state.bucket.fits(policy, now_us, ask);
-        let is_charged = fits && cost > 0;
-        if is_charged {
-            state.bucket.charge(policy, now_us, cost, tag);
-        }
-        let denied = ask.denied_unless(fits);
-        let kept = other
-            .filter(|_| !is_charged)
-            .and_then(|pace| traced.bucket.kept_words(policy, pace, now_us, denied));
-        let words = kept.unwrap_or_else(|| state.bucket.words(policy, now_us, denied));
-        let is_written = is_charged || (mended && cost > 0);
-        if is_written {
-            *traced = state;
-            if !is_charged {
-                traced.bucket.mark_debt(policy, now_us);
-            }
-        }
-        (PolicyLevel { fits, words }, is_written)
     }
 }
 

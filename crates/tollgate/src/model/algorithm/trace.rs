@@ -10,13 +10,14 @@
 //! No other algorithm has one. The proofs are in `docs/contributors/proofs.md`.
 
 use super::{
-    Meter, Refund,
+    Adjust, Decide, Refund,
+    bucket::Bucket,
     debt::{MOST_BURSTS, MOST_US},
-    leaky_bucket::Bucket,
+    level::Words,
     rate::StoredRate,
     stored::{self, whole},
 };
-use crate::{Policy, Quota};
+use crate::{Policy, Quota, model::charge::Ask};
 
 /// The units that were returned, and the least that was missing since two reservations.
 ///
@@ -47,29 +48,18 @@ pub(crate) struct Traced {
 }
 
 impl Traced {
-    /// Brings the bucket to `now_us`. Returns whether it had to be mended.
-    pub(super) fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> bool {
-        let (full_us, quota) = (self.bucket.full_us, policy.quota_ref());
-        let (bucket, mended) = self.bucket.settle(policy, other, now_us);
-        self.bucket = bucket;
-        let is_converted = full_us >= now_us && other.is_some();
-        self.recall(full_us, now_us, (mended || is_converted).then_some(quota));
-        mended
+    /// Returns this state at `now_us` as it is adjusted, see [`Adjust::adjustable`].
+    pub(super) fn adjustable(mut self, policy: &Policy, now_us: u64) -> Self {
+        let tat_us = self.bucket.tat_us;
+        self.bucket = self.bucket.adjustable(policy, now_us);
+        self.recall(tat_us, now_us, None);
+        self
     }
 
-    /// Brings the bucket to `now_us` for a settlement. Returns whether it was marked.
-    pub(super) fn hold(&mut self, policy: &Policy, now_us: u64) -> bool {
-        let full_us = self.bucket.full_us;
-        let (bucket, is_marked) = self.bucket.hold(policy, now_us);
-        self.bucket = bucket;
-        self.recall(full_us, now_us, None);
-        is_marked
-    }
-
-    /// Brings the trace of a bucket that was full at `full_us` to `now_us`. `mended` is the quota
+    /// Brings the trace of a bucket that was full at `tat_us` to `now_us`. `mended` is the quota
     /// of a bucket that was mended.
-    fn recall(&mut self, full_us: u64, now_us: u64, mended: Option<&Quota>) {
-        self.trace = self.trace.filter(|trace| full_us + trace.returned > now_us);
+    fn recall(&mut self, tat_us: u64, now_us: u64, mended: Option<&Quota>) {
+        self.trace = self.trace.filter(|trace| tat_us + trace.returned > now_us);
         if let Some(trace) = &mut self.trace {
             if let Some(quota) = mended {
                 // The past of a mended bucket is unknown.
@@ -78,7 +68,7 @@ impl Traced {
                     ..Trace::default()
                 };
             } else {
-                trace.settle(now_us.saturating_sub(full_us), self.bucket.ahead(now_us).0);
+                trace.advance(now_us.saturating_sub(tat_us), self.bucket.ahead(now_us).0);
             }
         }
     }
@@ -92,7 +82,7 @@ impl Traced {
         });
     }
 
-    /// Returns units to a held bucket. Of a request that left a debt only the last places are taken
+    /// Returns units to a bucket that is adjusted. Of a request that left a debt only the last places are taken
     /// back.
     pub(super) fn refund(&mut self, rate: &StoredRate<'_>, refund: &Refund<'_>) {
         let Refund {
@@ -136,14 +126,58 @@ impl Traced {
 
     /// Returns the time until which the state is stored.
     pub(super) fn ends_us(&self) -> u64 {
-        self.bucket.full_us + self.trace.map_or(0, |trace| trace.returned)
+        self.bucket.tat_us + self.trace.map_or(0, |trace| trace.returned)
+    }
+}
+
+/// Decides as a bucket does. The trace only follows.
+impl Decide for Traced {
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
+        let (mut state, tat_us, quota) = (*self, self.bucket.tat_us, policy.quota_ref());
+        let (bucket, mended) = state.bucket.advance(policy, stored_interval, now_us);
+        state.bucket = bucket;
+        let is_converted = tat_us >= now_us && stored_interval.is_some();
+        state.recall(tat_us, now_us, (mended || is_converted).then_some(quota));
+        (state, mended)
+    }
+
+    fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
+        self.bucket.fits(policy, now_us, ask)
+    }
+
+    fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
+        self.bucket.charge(policy, now_us, cost, tag);
+    }
+
+    fn note_debt(&mut self, policy: &Policy, stored_interval: Option<f64>, now_us: u64) {
+        self.bucket.note_debt(policy, stored_interval, now_us);
+    }
+
+    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
+        self.bucket.words(policy, now_us, denied)
+    }
+
+    fn words_as_stored(
+        &self,
+        policy: &Policy,
+        stored_interval: f64,
+        now_us: u64,
+        ask: Ask,
+    ) -> Option<Words> {
+        let bucket = &self.bucket;
+        bucket.words_as_stored(policy, stored_interval, now_us, ask)
     }
 }
 
 impl Trace {
     /// Brings the trace to a time at which the bucket misses `ahead`, and was full for `idle_us`
     /// since it was stored.
-    fn settle(&mut self, idle_us: u64, ahead: u64) {
+    fn advance(&mut self, idle_us: u64, ahead: u64) {
         self.returned -= idle_us;
         self.present.least = self.present.least.min(ahead);
         self.former.least = self.former.least.min(ahead);

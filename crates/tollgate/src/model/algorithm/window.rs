@@ -5,9 +5,9 @@
 use std::ops::Range;
 
 use super::{
-    Meter, Refund, StoredState,
+    Adjust, Decide, Meter, Refund, StoredState,
+    level::{Numbers, Words},
     stored::{self, doubles, whole},
-    table::{Numbers, Words},
 };
 use crate::{Policy, model::charge::Ask};
 
@@ -25,11 +25,11 @@ pub(crate) trait Opening: Copy + Default {
     const BEGINS_WITH_UNITS: bool = false;
 
     /// Returns the window that counts at `now_us`, and whether it had to be mended.
-    fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool);
+    fn advance(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool);
 
-    /// Returns the window that a settlement changes at `now_us`.
-    fn hold(window: Window<Self>, policy: &Policy, now_us: u64) -> Window<Self> {
-        Self::settle(window, policy, now_us).0
+    /// Returns the window that is adjusted at `now_us`.
+    fn adjustable(window: Window<Self>, policy: &Policy, now_us: u64) -> Window<Self> {
+        Self::advance(window, policy, now_us).0
     }
 
     /// Returns the opening of a window between two times.
@@ -37,7 +37,7 @@ pub(crate) trait Opening: Copy + Default {
 
     fn start_us(self) -> u64;
 
-    /// Returns the end of a settled window.
+    /// Returns the end of a current window.
     #[inline]
     fn end_us(self, policy: &Policy) -> u64 {
         self.start_us() + policy.quota_ref().period_us()
@@ -66,20 +66,15 @@ pub(crate) trait Opening: Copy + Default {
     }
 }
 
-impl<O: Opening> Meter for Window<O> {
+impl<O: Opening> Decide for Window<O> {
     #[inline]
-    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
-        O::settle(*self, policy, now_us)
-    }
-
-    fn held(&self, policy: &Policy, other: f64, now_us: u64) -> Option<Policy> {
-        let (period_us, start_us) = (other as u64, self.opening.start_us());
-        let is_open = start_us <= now_us && now_us < start_us.saturating_add(period_us);
-        is_open.then(|| policy.with_period_us(period_us))
-    }
-
-    fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
-        (O::hold(*self, policy, now_us), false)
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        _stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool) {
+        O::advance(*self, policy, now_us)
     }
 
     #[inline]
@@ -90,6 +85,23 @@ impl<O: Opening> Meter for Window<O> {
     #[inline]
     fn charge(&mut self, _policy: &Policy, _now_us: u64, cost: u64, _tag: &[u8]) {
         self.count += cost;
+    }
+
+    #[inline]
+    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+        [self.count, self.opening.end_us(policy) - now_us, 0, 0]
+    }
+}
+
+impl<O: Opening> Adjust for Window<O> {
+    fn adjusted_under(&self, policy: &Policy, stored_interval: f64, now_us: u64) -> Option<Policy> {
+        let (period_us, start_us) = (stored_interval as u64, self.opening.start_us());
+        let is_open = start_us <= now_us && now_us < start_us.saturating_add(period_us);
+        is_open.then(|| policy.with_period_us(period_us))
+    }
+
+    fn adjustable(&mut self, policy: &Policy, now_us: u64) -> Self {
+        O::adjustable(*self, policy, now_us)
     }
 
     fn spent(&self) -> u64 {
@@ -103,12 +115,9 @@ impl<O: Opening> Meter for Window<O> {
         }
         true
     }
+}
 
-    #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
-        [self.count, self.opening.end_us(policy) - now_us, 0, 0]
-    }
-
+impl<O: Opening> Meter for Window<O> {
     fn fresh_at(&self, policy: &Policy) -> u64 {
         // A window that is stored has begun.
         if self.count == 0 {
@@ -118,7 +127,7 @@ impl<O: Opening> Meter for Window<O> {
         }
     }
 
-    fn to_bytes(&self, policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+    fn to_bytes(&self, policy: &Policy, _stored_interval: Option<f64>) -> Vec<u8> {
         let (start_us, stored) = (self.opening.start_us(), self.opening.stored(policy));
         doubles(&[start_us, self.count, stored])
     }
@@ -134,11 +143,11 @@ impl<O: Opening> Meter for Window<O> {
         Some((Self { opening, count }, length_us as f64))
     }
 
-    fn shown(&self, length_us: f64) -> StoredState {
+    fn shown(&self, stored_interval: f64) -> StoredState {
         StoredState::Window {
             start_us: self.opening.start_us(),
             count: self.count,
-            period_us: length_us as u64,
+            period_us: stored_interval as u64,
         }
     }
 
@@ -159,7 +168,7 @@ impl<O: Opening> Meter for Window<O> {
     fn period_us(policy: &Policy, now_us: u64, more_us: u64) -> Option<Range<u64>> {
         let opening = match more_us {
             0 if O::BEGINS_WITH_UNITS => return None,
-            0 => O::settle(Self::default(), policy, now_us).0.opening,
+            0 => O::advance(Self::default(), policy, now_us).0.opening,
             _ => O::ending(policy, now_us + more_us, now_us),
         };
         Some(opening.start_us()..opening.end_us(policy))

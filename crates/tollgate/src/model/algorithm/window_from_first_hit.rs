@@ -16,7 +16,7 @@ impl Opening for Hit {
     const BEGINS_WITH_UNITS: bool = true;
 
     #[inline]
-    fn settle(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
+    fn advance(window: Window<Self>, policy: &Policy, now_us: u64) -> (Window<Self>, bool) {
         let (start_us, count) = (window.opening.start_us, window.count);
         let (start_us, count, mended) = if start_us > now_us && count > 0 {
             (now_us, count, true)

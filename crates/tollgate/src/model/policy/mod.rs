@@ -378,25 +378,25 @@ impl Policy {
         }
     }
 
-    /// Returns the number that shows by which quota a state was stored: the period of a fixed
-    /// window or of one from the first hit, in microseconds, and the [pace](Quota::pace) of any
-    /// other.
-    pub(crate) fn number(&self) -> f64 {
+    /// Returns the interval that shows by which quota a state was stored, in microseconds: the period
+    /// of a fixed window or of one from the first hit, and the
+    /// [emission interval](Quota::emission_interval) of any other.
+    pub(crate) fn interval_us(&self) -> f64 {
         if self.algorithm.is_timed() {
             self.quota.period_us() as f64
         } else {
-            self.quota.pace()
+            self.quota.emission_interval()
         }
     }
 
-    /// Returns the [number](Self::number) of the policy that stored a state, if this policy has
+    /// Returns the [interval](Self::interval_us) of the policy that stored a state, if this policy has
     /// another one.
     #[inline]
-    pub(crate) fn other_number(&self, wrote: &Self) -> Option<f64> {
+    pub(crate) fn other_interval_us(&self, wrote: &Self) -> Option<f64> {
         if ptr::eq(self, wrote) {
             return None;
         }
-        Some(wrote.number()).filter(|number| *number != self.number())
+        Some(wrote.interval_us()).filter(|interval| *interval != self.interval_us())
     }
 
     /// Returns this policy with another period.

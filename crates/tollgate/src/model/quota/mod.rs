@@ -58,7 +58,7 @@ pub struct Quota {
     /// every check needs them. The remainders need no division, so they are not stored: a service
     /// may have a quota for each of its tenants.
     unit_us: u64,
-    full_us: u64,
+    fill_us: u64,
 }
 
 /// A time: whole microseconds, and a remainder in 1/amount µs. Tuples compare as the times do.
@@ -338,7 +338,7 @@ impl Quota {
                 burst,
                 period_us,
                 unit_us: 0,
-                full_us: 0,
+                fill_us: 0,
             };
         }
         let unit = (period_us / amount, period_us % amount);
@@ -347,7 +347,7 @@ impl Quota {
             burst,
             period_us,
             unit_us: unit.0,
-            full_us: span(unit, amount, burst).0,
+            fill_us: span(unit, amount, burst).0,
         }
     }
 
@@ -395,9 +395,9 @@ impl Quota {
         Self { period_us, ..self }
     }
 
-    /// Returns the time between two units in microseconds, as a double. A stored token bucket holds
-    /// it, to show under which rate it was written. Lua computes exactly the same quotient.
-    pub(crate) fn pace(&self) -> f64 {
+    /// Returns the emission interval, the time between two units, in microseconds as a double. A
+    /// stored token bucket holds it, to show under which rate it was written. Lua computes exactly the same quotient.
+    pub(crate) fn emission_interval(&self) -> f64 {
         self.period_us as f64 / self.amount as f64
     }
 
@@ -409,8 +409,8 @@ impl Quota {
             // modulo 2⁶⁴.
             let product = self.period_us.wrapping_mul(units);
             return (
-                self.full_us,
-                product.wrapping_sub(self.full_us.wrapping_mul(self.amount)),
+                self.fill_us,
+                product.wrapping_sub(self.fill_us.wrapping_mul(self.amount)),
             );
         }
         span(

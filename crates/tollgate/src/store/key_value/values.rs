@@ -121,8 +121,8 @@ pub(super) struct View<'a> {
     states: SmallVec<[Option<Taken>; 2]>,
 }
 
-/// A state that was read, and the [number](Policy::number) that is stored with it if the policy has
-/// another one.
+/// A state that was read, and the [interval](Policy::interval_us) that is stored with it if the policy
+/// has another one.
 type Taken = (State, Option<f64>);
 
 impl<'a> View<'a> {
@@ -153,7 +153,7 @@ impl States for View<'_> {
     ) -> Option<(&mut State, Option<f64>)> {
         self.states[at]
             .as_mut()
-            .map(|(state, other)| (state, *other))
+            .map(|(state, interval)| (state, *interval))
     }
 
     fn set(
@@ -162,12 +162,12 @@ impl States for View<'_> {
         policy: &Arc<Policy>,
         _place: Option<usize>,
         state: State,
-        other: Option<f64>,
+        stored_interval: Option<f64>,
         _now_us: u64,
     ) {
         self.values.set(
             &self.names[at],
-            Some(state.to_bytes(policy, other)),
+            Some(state.to_bytes(policy, stored_interval)),
             state.expires_ms(policy),
         );
     }

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use crate::{
     Key, Policy,
     model::{
-        algorithm::{PolicyLevel, Settled, State},
+        algorithm::{Advanced, PolicyLevel, State},
         key::{KeyLevel, PADDING, hash_text},
     },
     store::{Check, reservation::Records},
@@ -97,8 +97,10 @@ impl StateTable {
         let cost = check.cost.units();
         let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
-            let other = policy.other_number(&entry.policy);
-            let (level, is_written) = entry.state.decide(policy, other, now_us, cost, check.tag);
+            let interval = policy.other_interval_us(&entry.policy);
+            let (level, is_written) = entry
+                .state
+                .decide(policy, interval, now_us, cost, check.tag);
             if is_written {
                 entry.set_policy(policy);
             }
@@ -118,29 +120,29 @@ impl StateTable {
             .find_bucket_index(slot, |entry| entry.is_of(key, policy))
     }
 
-    /// Returns the state at a place, and the [number](Policy::number) of the policy that stored it,
-    /// if this policy has another one.
+    /// Returns the state at a place, and the [interval](Policy::interval_us) of the policy that
+    /// stored it, if this policy has another one.
     pub(super) fn state_at(
         &mut self,
         place: usize,
         policy: &Policy,
     ) -> Option<(&mut State, Option<f64>)> {
         let entry = self.states.get_bucket_mut(place)?;
-        let other = policy.other_number(&entry.policy);
-        Some((&mut entry.state, other))
+        let interval = policy.other_interval_us(&entry.policy);
+        Some((&mut entry.state, interval))
     }
 
-    /// Replaces the state at a place. It is one of the policy, unless it keeps its number.
+    /// Replaces the state at a place. It is one of the policy, unless it keeps its interval.
     pub(super) fn replace(
         &mut self,
         place: usize,
         policy: &Arc<Policy>,
         state: State,
-        keeps_number: bool,
+        keeps_interval: bool,
     ) {
         if let Some(entry) = self.states.get_bucket_mut(place) {
             entry.state = state;
-            if !keeps_number {
+            if !keeps_interval {
                 entry.set_policy(policy);
             }
         }
@@ -244,7 +246,7 @@ impl StateTable {
 impl StateEntry {
     /// Returns the spent share of the burst, in millionths.
     fn spent_share(&mut self, now_us: u64) -> u32 {
-        let Settled { state, mended } = self.state.settle(&self.policy, None, now_us);
+        let Advanced { state, mended } = self.state.advance(&self.policy, None, now_us);
         let level = PolicyLevel {
             fits: true,
             words: state.words(&self.policy, now_us, 0),

@@ -84,12 +84,12 @@ impl<T: Tables> States for T {
         policy: &Arc<Policy>,
         place: Option<usize>,
         state: State,
-        other: Option<f64>,
+        stored_interval: Option<f64>,
         now_us: u64,
     ) {
         let (table, hash, key) = self.of(policy);
         match place {
-            Some(place) => table.replace(place, policy, state, other.is_some()),
+            Some(place) => table.replace(place, policy, state, stored_interval.is_some()),
             None => table.add(hash, key, policy, state, now_us),
         }
     }

@@ -121,9 +121,9 @@ pub(crate) struct Filling {
 
 impl Filling {
     pub(crate) fn of(quota: &Quota) -> Self {
-        let full_us = quota.span(quota.burst()).0;
+        let fill_us = quota.span(quota.burst()).0;
         // A quota takes at most 10 years to fill.
-        let fades = (full_us * FILLINGS).next_power_of_two().trailing_zeros();
+        let fades = (fill_us * FILLINGS).next_power_of_two().trailing_zeros();
         Self {
             burst: quota.burst() as f64,
             per_us: quota.amount() as f64 / quota.period_us() as f64,
