@@ -174,7 +174,7 @@ fl=(1) /house/crates/tollgate-tower/src/gate.rs
 fn=(1) admit
 10 7
 +2 3
-cfi=(2) /house/crates/tollgate/src/key.rs
+cfi=(2) /house/crates/tollgate-core/src/key.rs
 cfn=(2) key
 calls=4 1
 * 900

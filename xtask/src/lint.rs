@@ -95,14 +95,17 @@ fn documentation(workspace: &Workspace, with_benches: bool) -> Result<(), Failur
     failure::run(doc.args(AS_TESTED))
 }
 
-/// Builds the core crate from the files that it would publish, and the crate of macros on which it
-/// depends. The others take minutes: `cargo publish --dry-run` builds all.
+/// Builds `tollgate` from the files that it would publish, and the crates on which it depends. The
+/// others take minutes: `cargo publish --dry-run` builds all.
 ///
-/// The core crate reads the Lua scripts through a directory link. In a checkout where that is a text
+/// `tollgate-redis` reads the Lua scripts through a directory link. In a checkout where that is a text
 /// file, the packed crate does not build.
 fn packages(workspace: &Workspace) -> Result<(), Failure> {
     let mut package = workspace.cargo("package");
-    package.args(["--package", "tollgate-macros", "--package", "tollgate"]);
+    for name in ["macros", "core", "remote", "redis"] {
+        package.args(["--package", &format!("tollgate-{name}")]);
+    }
+    package.args(["--package", "tollgate"]);
     package.args(["--allow-dirty", "--quiet"]);
     // With the profiles of the workspace it takes the compiled dependencies.
     package

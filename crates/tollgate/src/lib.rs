@@ -81,25 +81,9 @@
 //! | `testing` | no | what the tests of this project compare; not covered by semantic versioning |
 
 // Nothing but the documentation for users and re-exports stands here. `docs/contributors/design.md`
-// says which room has what.
+// says which crate has what.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(
-    not(all(
-        feature = "calendar",
-        feature = "metrics",
-        feature = "pool",
-        feature = "redis",
-        feature = "testing",
-        feature = "tls"
-    )),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        reason = "each of these features uses more of the crate"
-    )
-)]
 
 //!
 //! # Metrics
@@ -141,65 +125,44 @@
 //!
 //! The gauges of a store are set once a second, from the first check on.
 
-mod clock;
-pub mod credentials;
-mod error;
 pub mod guide;
-pub mod limiter;
-mod lock;
-mod model;
-mod random;
-#[cfg(feature = "redis")]
-pub mod redis;
-mod runtime;
-pub mod store;
-#[cfg(feature = "test-util")]
-pub mod test_util;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod testing;
 mod url;
 
-/// Limits how much work runs at the same time, over all replicas.
-///
-/// A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) hands out [`Permit`](permits::Permit)s of
-/// a [`Concurrency`](permits::Concurrency). Dropping a permit gives it back.
-pub mod permits {
-    pub use crate::{
-        limiter::permits::{ConcurrencyLimiter, Lost, Permit, PermitDenied},
-        model::{Concurrency, OnLoss},
-    };
-}
-
-/// Reserves units for work whose cost is known later: see [`Limiter::reserve`].
-pub mod reservation {
-    pub use crate::{
-        limiter::reservation::{Reservation, ReserveBuilder},
-        store::reservation::{ReservationId, Settlement},
-    };
-}
-
-/// Looks up the policies of each tenant in a source of your own, and caches them: see
-/// [`TenantLimiters`](tenants::TenantLimiters).
-pub mod tenants {
-    pub use crate::limiter::tenants::{SourceOutage, TenantLimiters, TenantLimitersBuilder};
-}
-
-pub use error::{Error, ErrorKind, ForeignText};
+#[cfg(feature = "test-util")]
 #[doc(inline)]
-pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
-pub use model::{
-    Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
-    PolicySet, Priority, Quota,
+pub use tollgate_core::test_util;
+#[doc(inline)]
+pub use tollgate_core::{
+    Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Error, ErrorKind, ForeignText,
+    Key, KeySecret, Lease, Limiter, LimiterBuilder, LimiterHandle, MemoryStore, Outage, Policy,
+    PolicySet, Priority, Quota, Store, limiter, permits, reservation, tenants,
 };
 #[cfg(feature = "calendar")]
-pub use model::{Anchor, CalendarUnit, TimeZone};
+#[doc(inline)]
+pub use tollgate_core::{Anchor, CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]
 #[doc(inline)]
-pub use redis::RedisStore;
+pub use tollgate_redis::{self as redis, RedisStore};
 #[doc(inline)]
-pub use store::{MemoryStore, Store};
+pub use tollgate_remote::credentials;
 pub use url::{connect, open};
+
+/// Keeps the state of policies: what you need to implement or to wrap a [`Store`].
+pub mod store {
+    #[doc(inline)]
+    pub use tollgate_core::store::*;
+    #[doc(inline)]
+    pub use tollgate_remote::{Change, KeyValue, KeyValueStore, Scheme, Snapshot, Write, register};
+}
+
+/// Opens the stores to the project's own tests, which compare a script with its pure function.
+/// Semantic versioning does not cover it.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use tollgate_core::testing::*;
+    pub use tollgate_redis::testing::*;
+    pub use tollgate_remote::testing::*;
+}
 
 /// Limits the calls of an async function.
 ///

@@ -1,12 +1,14 @@
 //! Chooses the store by a URL, so that one variable does.
-//! Options of Redis in a URL are read in `redis/url_options.rs`; stores of other crates are found
-//! in `store/scheme.rs`.
+//! Options of Redis in a URL are read in `tollgate-redis/src/url_options.rs`; stores of other crates are found
+//! in `tollgate-remote/src/scheme.rs`.
 
 use std::sync::Arc;
 
 #[cfg(feature = "redis")]
 use crate::RedisStore;
-use crate::{Error, MemoryStore, Store, store::scheme};
+use tollgate_remote::scheme;
+
+use crate::{Error, MemoryStore, Store};
 
 /// Connects to the store that a URL names, and waits until the server has shown that it can decide.
 ///

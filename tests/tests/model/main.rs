@@ -15,7 +15,7 @@ mod runtime {
         pub(super) use loom::sync::atomic::{AtomicU32, Ordering};
     }
 
-    #[path = "../../../crates/tollgate/src/runtime/background.rs"]
+    #[path = "../../../crates/tollgate-core/src/runtime/background.rs"]
     mod background;
     pub(crate) use background::Background;
     use tokio::runtime::{Handle, TryCurrentError};
@@ -25,64 +25,50 @@ mod runtime {
     }
 }
 
-/// The rooms of the library that the files below name.
-#[path = "."]
-mod store {
-    pub(crate) mod sync {
-        pub(crate) use loom::sync::{
-            Mutex, MutexGuard,
-            atomic::{AtomicU32, AtomicU64, Ordering, fence},
-        };
+/// The locks and atomics of the files below.
+mod sync {
+    pub(crate) use loom::sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    };
 
-        pub(crate) use crate::lock::Lock;
+    pub(crate) use crate::lock::Lock;
 
-        /// Stands for the type of a crate that loom does not know.
-        pub(crate) struct ArcSwapOption<T>(Mutex<Option<std::sync::Arc<T>>>);
+    /// Stands for the type of a crate that loom does not know.
+    pub(crate) struct ArcSwapOption<T>(Mutex<Option<std::sync::Arc<T>>>);
 
-        impl<T> ArcSwapOption<T> {
-            pub(crate) fn empty() -> Self {
-                Self(Mutex::new(None))
-            }
+    impl<T> ArcSwapOption<T> {
+        pub(crate) fn empty() -> Self {
+            Self(Mutex::new(None))
+        }
 
-            pub(crate) fn load(&self) -> Option<std::sync::Arc<T>> {
-                self.0.lock().expect("a lock").clone()
-            }
+        pub(crate) fn load(&self) -> Option<std::sync::Arc<T>> {
+            self.0.lock().expect("a lock").clone()
+        }
 
-            pub(crate) fn store(&self, one: Option<std::sync::Arc<T>>) {
-                *self.0.lock().expect("a lock") = one;
-            }
+        pub(crate) fn store(&self, one: Option<std::sync::Arc<T>>) {
+            *self.0.lock().expect("a lock") = one;
         }
     }
-
-    #[path = "../../../crates/tollgate/src/store/health/breaker.rs"]
-    pub(crate) mod breaker;
-    #[path = "../../../crates/tollgate/src/store/deny_cache/table.rs"]
-    pub(crate) mod epoch_table;
 }
 
-#[path = "."]
-mod redis {
-    pub(crate) use crate::store::{epoch_table, sync};
+#[path = "../../../crates/tollgate-remote/src/health/breaker.rs"]
+pub(crate) mod breaker;
+#[path = "../../../crates/tollgate-redis/src/connect/dial_state.rs"]
+pub(crate) mod dial_state;
+#[path = "../../../crates/tollgate-remote/src/deny_cache/table.rs"]
+pub(crate) mod epoch_table;
+mod laws;
+#[path = "../../../crates/tollgate-redis/src/dispatch/pacer/mod.rs"]
+pub(crate) mod pacer;
+#[path = "../../../crates/tollgate-redis/src/dispatch/queue.rs"]
+pub(crate) mod queue;
+#[path = "../../../crates/tollgate-core/src/store/memory/shards.rs"]
+mod shards;
 
-    pub(crate) mod server {
-        pub(crate) use crate::store::breaker::Breaker;
-    }
-
-    #[path = "../../../crates/tollgate/src/redis/connect/dial_state.rs"]
-    pub(crate) mod dial_state;
-    #[path = "../../../crates/tollgate/src/redis/dispatch/pacer/mod.rs"]
-    pub(crate) mod pacer;
-    #[path = "../../../crates/tollgate/src/redis/dispatch/queue.rs"]
-    pub(crate) mod queue;
-
-    mod laws;
-}
-
-/// The locks of `memory`.
-mod sync {
-    pub(super) use loom::sync::MutexGuard;
-
-    pub(super) use crate::lock::Lock;
+/// The room of the library that `queue` names.
+pub(crate) mod server {
+    pub(crate) use crate::breaker::Breaker;
 }
 
 /// The lock of the library, over that of loom.
@@ -102,6 +88,3 @@ mod lock {
         }
     }
 }
-
-#[path = "../../../crates/tollgate/src/store/memory/shards.rs"]
-mod shards;

@@ -17,7 +17,7 @@ use tollgate_test_support::{Dice, START_US, stream};
 
 /// The permits of a replica: the file of the library.
 #[allow(dead_code, reason = "the library uses what is left over here")]
-#[path = "../../../crates/tollgate/src/limiter/permits/pool.rs"]
+#[path = "../../../crates/tollgate-core/src/limiter/permits/pool.rs"]
 mod pool;
 
 use pool::{Granted, PermitPool, PoolCall, PoolRules};

@@ -19,7 +19,7 @@ use super::{entries, read, root, written};
 const FOLDERS: [&str; 3] = ["crates", "tools", "."];
 
 /// Rooms that consist of rooms.
-const HOUSES: [&str; 1] = ["crates/tollgate/src/redis/"];
+const HOUSES: [&str; 1] = ["crates/tollgate-redis/src/"];
 
 /// Re-exports of re-exports are followed this far; a longer chain is a circle of `use` items, which
 /// rustc rejects.

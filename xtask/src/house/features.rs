@@ -52,11 +52,27 @@ fn features(package: &Value) -> BTreeSet<String> {
 #[test]
 fn the_table_of_features_has_all_that_the_libraries_have() {
     const PROGRAMS: [&str; 2] = ["tollgate-cli", "tollgate-envoy"];
+    // Users choose their features at `tollgate`, which passes them on.
+    const PARTS: [&str; 3] = ["tollgate-core", "tollgate-redis", "tollgate-remote"];
     let workspace = Workspace::load().expect("cargo metadata works here");
     let table = page("docs/features.md");
     let mut listed = listed(&table);
+    let of_tollgate = listed.get("tollgate").cloned().unwrap_or_default();
     for member in workspace.published() {
         if PROGRAMS.contains(&member.name.as_str()) {
+            continue;
+        }
+        if PARTS.contains(&member.name.as_str()) {
+            let own: Vec<_> = features(&member.package)
+                .difference(&of_tollgate)
+                .filter(|name| *name != "test-util")
+                .cloned()
+                .collect();
+            assert!(
+                own.is_empty(),
+                "tollgate does not pass on {own:?} of {}",
+                member.name
+            );
             continue;
         }
         let (of_table, features) = (

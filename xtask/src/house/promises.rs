@@ -53,7 +53,7 @@ fn every_law_has_a_line_and_a_test_of_its_number() {
     let laws = numbers(list.expect("the list of laws"), "");
     assert_eq!(laws, (1..=*laws.last().expect("laws")).collect());
     assert_eq!(laws, numbers(&index, ""), "the lines of tests/promises.tsv");
-    let of_a_store = numbers(&page("crates/tollgate/src/store/mod.rs"), "/// ");
+    let of_a_store = numbers(&page("crates/tollgate-core/src/store/mod.rs"), "/// ");
     assert!(of_a_store.is_subset(&laws), "the laws of a store");
     for law in laws {
         let prefix = format!("law_{law:02}_");

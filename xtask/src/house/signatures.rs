@@ -20,7 +20,7 @@ const FEATURES: [&str; 2] = ["pool", "sentinel-pool"];
 /// What is public in these is seen by nobody, or by the feature `testing`, which promises nothing.
 const INTERNAL: [&str; 2] = [
     "crates/tollgate-cli/",
-    "crates/tollgate/src/redis/protocol/",
+    "crates/tollgate-redis/src/protocol/",
 ];
 
 /// The names that a file has for types of the libraries, and the public items that mention one.
@@ -227,7 +227,11 @@ fn the_public_interface_names_the_client_libraries_in_a_feature_of_its_own_alone
         .filter(|file| file.starts_with("crates/") && file.contains("/src/"))
         .filter(|file| file.ends_with(".rs") && !INTERNAL.iter().any(|it| file.starts_with(it)))
         .collect();
-    assert!(sources.iter().any(|file| file.ends_with("redis/source.rs")));
+    assert!(
+        sources
+            .iter()
+            .any(|file| file.ends_with("tollgate-redis/src/source.rs"))
+    );
     for source in sources {
         assert_eq!(File::examine(&page(&source)), [""; 0], "{source}");
     }

@@ -1,5 +1,5 @@
 //! Makes sources of Redis of the settings that Envoy's service has.
-//! A URL in Tollgate's own form is read by the core, in `redis/url_options.rs`.
+//! A URL in Tollgate's own form is read by the core, in `tollgate-redis/src/url_options.rs`.
 
 use tollgate::redis::RedisSource;
 

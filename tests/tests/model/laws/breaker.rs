@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use loom::{sync::Arc, thread};
 
-use crate::{redis::server::Breaker, runtime::Background};
+use crate::{runtime::Background, server::Breaker};
 
 fn missed(breaker: &Arc<Breaker>) -> thread::JoinHandle<bool> {
     let breaker = Arc::clone(breaker);

@@ -6,7 +6,7 @@ use loom::{
     thread::{self, JoinHandle},
 };
 
-use crate::redis::dial_state::{ConnectionLookup, Dial, DialState, Numbered};
+use crate::dial_state::{ConnectionLookup, Dial, DialState, Numbered};
 
 /// A connection that knows the number of its dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use loom::{sync::Arc, thread};
 
-use crate::redis::server::Breaker;
+use crate::server::Breaker;
 
 const DEADLINE: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_millis(500);

@@ -1,6 +1,6 @@
 use loom::{sync::Arc, thread};
 
-use crate::redis::epoch_table::EpochTable;
+use crate::epoch_table::EpochTable;
 
 /// A denied key, and the end of the denial.
 type Denial = (&'static str, u32);

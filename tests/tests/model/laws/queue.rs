@@ -8,7 +8,7 @@ use loom::{
     thread,
 };
 
-use crate::redis::{
+use crate::{
     pacer::Pacer,
     queue::{Queue, Queued},
     server::Breaker,

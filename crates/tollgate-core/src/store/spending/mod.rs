@@ -1,0 +1,544 @@
+//! Counts what customers have spent lately, who they are and how many, for fair shares. What follows
+//! from it for a check stands in `limiter/fair_shares.rs`.
+
+use std::{
+    array,
+    collections::{BTreeSet, HashMap},
+    fmt::{self, Write},
+    hash::{DefaultHasher, Hasher},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use foldhash::fast::RandomState;
+
+use crate::{Customer, Key, Policy, Quota, clock::Clock};
+
+/// What was spent fades to a third in four fillings of the bucket, or up to twice as long.
+const FILLINGS: u64 = 4;
+
+/// Who asked is forgotten so many times as fast as what was spent.
+const FORGOTTEN: f64 = 4.0;
+
+/// The part of its share at which a customer is ahead of it, in a long run. The rest is for what the
+/// measure does not know yet: a customer that asks seldom is forgotten between two checks.
+const SURE: f64 = 0.9;
+
+/// A customer that has spent this part of its share of a burst counts as a whole one.
+const COUNTS_WHOLE: f64 = 0.12;
+
+/// The middle of the pause after which a process sends its report and reads the others. So all know
+/// a heavy customer after two pauses at the latest.
+pub const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// The customers that other processes hear of.
+const HEAVIEST: usize = 32;
+
+/// The states of which other processes hear how many customers they have. With the heaviest
+/// customers they are a line of less than 2048 bytes.
+const FULLEST: usize = 12;
+
+const ROWS: usize = 4;
+
+/// The cells of a row, a power of two.
+const COLUMNS: usize = 1_024;
+
+/// The cells of a row that counts customers, a power of two.
+const CROWDS: usize = 256;
+
+/// The place in a number of its [`Filling::fades`]. No row takes its column from these bits.
+const FADES_AT: u32 = 10;
+
+/// Measures what the customers of a limiter have spent lately, in this process and in others. Clones
+/// share the measure.
+///
+/// A [`Limiter`](crate::Limiter) with [fair shares](crate::LimiterBuilder::fair_shares) passes it to
+/// [`Store::exchange`](crate::Store::exchange). A store that several processes share then carries
+/// the [report](Self::report) of each to all others, and lets them [hear](Self::hear) it.
+///
+/// The measure is a count-min sketch whose counts fade: 160 KB for any number of customers. One that
+/// shares all its cells with others looks as if it had spent more. Sources: Cormode, Muthukrishnan,
+/// *An improved data stream summary: the count-min sketch and its applications*, 2005; conservative
+/// update: Estan, Varghese, *New directions in traffic measurement and accounting*, 2002.
+#[derive(Clone)]
+pub struct Spending(Arc<Measure>);
+
+struct Measure {
+    cells: Box<[Cell]>,
+    crowds: Box<[Crowd]>,
+    /// `None` until other processes were heard.
+    others: ArcSwapOption<Heard>,
+    clock: Clock,
+}
+
+/// Counts one customer, or the greatest of those that share the cell.
+#[derive(Default)]
+struct Cell {
+    /// As floats: the units that were spent, and in the lower half those ahead of the share.
+    units: AtomicU64,
+    /// The time in microseconds at which they were so many.
+    at: AtomicU64,
+    /// The part of one with which the customer is counted, in the lower 12 bits, and the time in
+    /// microseconds from which it fades.
+    asked: AtomicU64,
+    /// The customer that spent last.
+    spender: AtomicU64,
+}
+
+/// Counts the customers of a state that ask. Both numbers are floats, and fade.
+#[derive(Default)]
+struct Crowd {
+    customers: AtomicU64,
+    weights: AtomicU64,
+    at: AtomicU64,
+    /// The state that was counted last.
+    state: AtomicU64,
+}
+
+/// Keeps what customers have spent in other processes.
+struct Heard {
+    units: HashMap<u64, f64, RandomState>,
+    /// For a state, the customers in other processes, and their weights.
+    crowds: HashMap<u64, (f64, f64), RandomState>,
+    /// The part of these customers that is counted in one process alone, by those that are named.
+    apart: f64,
+    at: u64,
+}
+
+/// Says how fast a shared bucket fills.
+#[derive(Clone, Copy)]
+pub(crate) struct Filling {
+    burst: f64,
+    /// The units that accrue in a microsecond.
+    per_us: f64,
+    /// The binary logarithm of the microseconds in which what was spent fades to a third.
+    fades: u32,
+}
+
+impl Filling {
+    pub(crate) fn of(quota: &Quota) -> Self {
+        let fill_us = quota.span(quota.burst()).0;
+        // A quota takes at most 10 years to fill.
+        let fades = (fill_us * FILLINGS).next_power_of_two().trailing_zeros();
+        Self {
+            burst: quota.burst() as f64,
+            per_us: quota.amount() as f64 / quota.period_us() as f64,
+            fades: fades.max(10),
+        }
+    }
+
+    /// Returns the units that accrue while what was spent fades to a third.
+    pub(crate) fn whole(&self) -> f64 {
+        self.per_us * (1_u64 << self.fades) as f64
+    }
+
+    /// Returns the number under which every replica counts who spends of the state that a policy has
+    /// for a key. Never 0.
+    pub(crate) fn state(&self, policy: &Policy, key: &Key) -> u64 {
+        // The same in every replica: the hasher has no seed.
+        let mut hasher = DefaultHasher::new();
+        hasher.write(policy.name().as_bytes());
+        hasher.write(policy.metered(key).as_bytes());
+        self.number(hasher.finish())
+    }
+
+    /// Returns the number under which every replica counts what a customer spends of a state.
+    fn spender(&self, state: u64, customer: Customer) -> u64 {
+        const ODD: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
+        let [state, customer] = [state ^ ODD[0], customer.digest() ^ ODD[1]].map(u128::from);
+        let product = state * customer;
+        self.number(product as u64 ^ (product >> 64) as u64)
+    }
+
+    /// Returns a digest that says how it fades, so that a report needs no policy.
+    fn number(&self, digest: u64) -> u64 {
+        digest & !(63 << FADES_AT) | u64::from(self.fades) << FADES_AT
+    }
+}
+
+/// Returns the time in microseconds in which what is counted under a number fades to a third.
+fn fades_us(number: u64) -> f64 {
+    (1_u64 << (number >> FADES_AT & 63)) as f64
+}
+
+/// What is known about a customer that asks for units of a state.
+pub(crate) struct Seen {
+    spender: u64,
+    here: f64,
+    elsewhere: f64,
+    /// The part of one with which it is counted, in the number of customers and in that of weights.
+    counted: (f64, f64),
+    weights: f64,
+    now: u64,
+    /// What its share gives it in a microsecond.
+    back_per_us: f64,
+    /// The units that it has spent beyond what its share has given it meanwhile.
+    pub(crate) ahead: f64,
+    /// How many customers asked lately, about.
+    pub(crate) customers: f64,
+    /// The part of the limit that is its share.
+    pub(crate) share: f64,
+}
+
+impl Seen {
+    /// Returns the units that the customer has spent lately in all processes, or more.
+    pub(crate) fn spent(&self) -> f64 {
+        self.here + self.elsewhere
+    }
+
+    /// Returns whether the customer is hardly counted.
+    pub(crate) fn is_new(&self) -> bool {
+        self.counted.0 < 0.5
+    }
+}
+
+impl Spending {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self(Arc::new(Measure {
+            cells: (0..ROWS * COLUMNS).map(|_| Cell::default()).collect(),
+            crowds: (0..ROWS * CROWDS).map(|_| Crowd::default()).collect(),
+            others: ArcSwapOption::empty(),
+            clock,
+        }))
+    }
+
+    /// Returns what is known about a customer that asks for units of a state.
+    pub(crate) fn see(&self, state: u64, customer: Customer, filling: &Filling) -> Seen {
+        let now = self.now(filling.fades);
+        let others = self.0.others.load();
+        let heard = others.as_deref();
+        let (mut customers, mut weights) = self.crowd(state, now);
+        if let Some(heard) = heard
+            && let Some((more, heavier)) = heard.crowds.get(&state)
+        {
+            customers += more * heard.apart;
+            weights += heavier * heard.apart;
+        }
+        let (spender, weight) = (filling.spender(state, customer), customer.weight().get());
+        let (cells, weight) = (self.cells_of(spender), f64::from(weight));
+        let counted = counted(&cells, spender, now);
+        let weights = (weights - weight * counted.1).max(0.0) + weight;
+        let share = weight / weights;
+        let back_per_us = SURE * share * filling.per_us;
+        let (mut here, mut ahead) = (f64::INFINITY, f64::INFINITY);
+        for cell in cells {
+            let (spent, age) = (unpacked(cell.units.load(Relaxed)), cell.age(now));
+            here = here.min(faded(spent.0, age, spender));
+            ahead = ahead.min((spent.1 - age * back_per_us).max(0.0));
+        }
+        let elsewhere = heard.map_or(0.0, |heard| {
+            // What is reported again in time does not fade: its customer goes on.
+            let since = now.saturating_sub(heard.at + TOLD_EVERY.as_micros() as u64);
+            let units = heard.units.get(&spender).copied().unwrap_or_default();
+            faded(units, since as f64, spender)
+        });
+        Seen {
+            spender,
+            here,
+            elsewhere,
+            counted,
+            weights,
+            now,
+            back_per_us,
+            ahead,
+            customers,
+            share,
+        }
+    }
+
+    /// Counts units that a customer has spent in this process.
+    pub(crate) fn add(&self, state: u64, customer: Customer, filling: &Filling, units: f64) {
+        let seen = self.see(state, customer, filling);
+        let spent = seen.here + units;
+        // A customer that comes to several processes is ahead in each by what it spends in all.
+        let ahead = seen.ahead + units * (spent + seen.elsewhere) / spent;
+        let ahead = ahead.min(filling.burst.max(units));
+        for cell in self.cells_of(seen.spender) {
+            let age = cell.age(seen.now);
+            let grown = |word| {
+                let (units, furthest) = unpacked(word);
+                let units = faded(units, age, seen.spender).max(spent);
+                Some(pack(units, (furthest - age * seen.back_per_us).max(ahead)))
+            };
+            // It cannot fail.
+            let _ = cell.units.fetch_update(Relaxed, Relaxed, grown);
+            cell.at.fetch_max(seen.now, Relaxed);
+            cell.spender.store(seen.spender, Relaxed);
+        }
+        let weight = f64::from(customer.weight().get());
+        let whole = COUNTS_WHOLE * filling.burst * weight / seen.weights;
+        self.count(
+            state,
+            &seen,
+            weight,
+            ((spent + seen.elsewhere) / whole).min(1.0),
+        );
+    }
+
+    /// Counts a customer that asks, and was admitted nothing.
+    pub(crate) fn ask(&self, state: u64, customer: Customer, filling: &Filling) {
+        let seen = self.see(state, customer, filling);
+        if seen.is_new() {
+            let weight = f64::from(customer.weight().get());
+            self.count(state, &seen, weight, 1.0);
+        }
+    }
+
+    /// Counts a customer for so much of one among those that ask.
+    fn count(&self, state: u64, seen: &Seen, weight: f64, part: f64) {
+        let (before, before_weight) = seen.counted;
+        if part - before < 1.0 / 64.0 && before > 1.0 - 1.0 / 64.0 {
+            return;
+        }
+        // What is stored is what is added.
+        let parts = (part.max(before) * MOST_PARTS).ceil();
+        let part = parts / MOST_PARTS;
+        for cell in self.cells_of(seen.spender) {
+            let asked = seen.now << PARTS_BITS | parts as u64;
+            cell.asked.fetch_max(asked, Relaxed);
+        }
+        for crowd in self.crowds_of(state) {
+            crowd.fade(state, seen.now);
+            add(&crowd.customers, part - before);
+            add(&crowd.weights, weight * (part - before_weight));
+            crowd.state.store(state, Relaxed);
+        }
+    }
+
+    /// Returns what the heaviest customers have spent lately in this process, and how many ask, as
+    /// a line of text for the other processes. It has digests, and no keys.
+    #[must_use]
+    pub fn report(&self) -> String {
+        let now = self.0.clock.now_us();
+        // A heavy customer is seldom overwritten in all its cells.
+        let mut heaviest = numbers(self.0.cells.iter().map(|cell| &cell.spender), |spender| {
+            self.here(spender, now)
+        });
+        heaviest.truncate(HEAVIEST);
+        let mut fullest = numbers(self.0.crowds.iter().map(|crowd| &crowd.state), |state| {
+            self.crowd(state, now).0
+        });
+        fullest.truncate(FULLEST);
+        let mut report = String::new();
+        // Writing to memory cannot fail.
+        for (units, spender) in heaviest {
+            let _ = write!(report, " {spender:x}={units:.0}");
+        }
+        for (customers, state) in fullest {
+            let weights = self.crowd(state, now).1;
+            let _ = write!(report, " {state:x}~{customers:.2}~{weights:.2}");
+        }
+        report
+    }
+
+    /// Takes the reports of all other processes, as one text. What was heard before is forgotten.
+    pub fn hear(&self, reports: &str) {
+        let mut units: HashMap<u64, f64, RandomState> = HashMap::default();
+        let mut crowds: HashMap<u64, (f64, f64), RandomState> = HashMap::default();
+        let mut entries = 0_u32;
+        for entry in reports.split_whitespace() {
+            // The rest of a line, and what another version writes, is no entry.
+            if let Some((spender, spent)) = entry.split_once('=')
+                && let (Ok(spender), Ok(spent)) =
+                    (u64::from_str_radix(spender, 16), spent.parse::<u64>())
+            {
+                *units.entry(spender).or_default() += spent as f64;
+                entries += 1;
+            } else if let Some((state, crowd)) = entry.split_once('~')
+                && let Some((customers, weights)) = crowd.split_once('~')
+                && let (Ok(state), Ok(customers), Ok(weights)) = (
+                    u64::from_str_radix(state, 16),
+                    amount(customers),
+                    amount(weights),
+                )
+            {
+                let crowd = crowds.entry(state).or_default();
+                *crowd = (crowd.0 + customers, crowd.1 + weights);
+            }
+        }
+        let at = self.0.clock.now_us();
+        // The heaviest say how many come to several processes, where they would count twice.
+        let strange = units
+            .keys()
+            .filter(|&&spender| self.here(spender, at) < 1.0);
+        let apart = match entries {
+            0 => 1.0,
+            _ => strange.count() as f64 / f64::from(entries),
+        };
+        self.0.others.store(Some(Arc::new(Heard {
+            units,
+            crowds,
+            apart,
+            at,
+        })));
+    }
+
+    /// Returns a reference that does not keep the store reporting.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakSpending {
+        WeakSpending(Arc::downgrade(&self.0))
+    }
+
+    fn here(&self, spender: u64, now: u64) -> f64 {
+        self.cells_of(spender)
+            .map(|cell| {
+                let (units, _) = unpacked(cell.units.load(Relaxed));
+                faded(units, cell.age(now), spender)
+            })
+            .into_iter()
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    /// Returns how many customers of a state ask in this process, and their weights.
+    fn crowd(&self, state: u64, now: u64) -> (f64, f64) {
+        let mut least = (f64::INFINITY, f64::INFINITY);
+        for crowd in self.crowds_of(state) {
+            crowd.fade(state, now);
+            let [customers, weights] =
+                [&crowd.customers, &crowd.weights].map(|word| f64::from_bits(word.load(Relaxed)));
+            least = (least.0.min(customers), least.1.min(weights));
+        }
+        least
+    }
+
+    /// Returns a cell of each row, by other bits of the number.
+    fn cells_of(&self, spender: u64) -> [&Cell; ROWS] {
+        array::from_fn(|row| &self.0.cells[row * COLUMNS + column(spender, row, COLUMNS)])
+    }
+
+    fn crowds_of(&self, state: u64) -> [&Crowd; ROWS] {
+        array::from_fn(|row| &self.0.crowds[row * CROWDS + column(state, row, CROWDS)])
+    }
+
+    /// Returns the time in microseconds, in whole parts of the time in which what was spent fades:
+    /// nothing fades within a part, as most of a busy customer.
+    fn now(&self, fades: u32) -> u64 {
+        let part = fades - 10;
+        self.0.clock.now_us() >> part << part
+    }
+}
+
+impl Cell {
+    fn age(&self, now: u64) -> f64 {
+        now.saturating_sub(self.at.load(Relaxed)) as f64
+    }
+}
+
+impl Crowd {
+    /// Lets the numbers fade, which is not worth it after a short time.
+    fn fade(&self, state: u64, now: u64) {
+        let (at, fades_us) = (self.at.load(Relaxed), fades_us(state));
+        let age = now.saturating_sub(at) as f64;
+        if age < fades_us / 256.0 {
+            return;
+        }
+        let is_first = self.at.compare_exchange(at, now, Relaxed, Relaxed).is_ok();
+        if is_first {
+            let left = (-age / fades_us).exp();
+            scale(&self.customers, left.powf(FORGOTTEN));
+            scale(&self.weights, left);
+        }
+    }
+}
+
+/// The bits of a part of one, and how many parts they can say.
+const PARTS_BITS: u32 = 12;
+const MOST_PARTS: f64 = 4_095.0;
+
+/// Returns for how much of one a customer is counted, in the number of customers and in that of
+/// weights.
+fn counted(cells: &[&Cell; ROWS], spender: u64, now: u64) -> (f64, f64) {
+    let asked = cells.map(|cell| cell.asked.load(Relaxed));
+    let asked = asked.into_iter().min().unwrap_or_default();
+    let part = (asked & ((1 << PARTS_BITS) - 1)) as f64 / MOST_PARTS;
+    let age = now.saturating_sub(asked >> PARTS_BITS) as f64 / fades_us(spender);
+    // As the crowd.
+    if part == 0.0 || age < 1.0 / 256.0 {
+        return (part, part);
+    }
+    let left = (-age).exp();
+    (part * left.powf(FORGOTTEN), part * left)
+}
+
+/// Returns the numbers that stand in cells, the one with the most first, without those that have
+/// next to nothing.
+fn numbers<'a>(
+    cells: impl Iterator<Item = &'a AtomicU64>,
+    amount: impl Fn(u64) -> f64,
+) -> Vec<(f64, u64)> {
+    let numbers: BTreeSet<u64> = cells.map(|cell| cell.load(Relaxed)).collect();
+    let numbers = numbers.into_iter().filter(|&number| number != 0);
+    let mut numbers: Vec<_> = numbers
+        .map(|number| (amount(number), number))
+        .filter(|&(amount, _)| amount >= 0.5)
+        .collect();
+    numbers.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
+    numbers
+}
+
+fn column(number: u64, row: usize, columns: usize) -> usize {
+    (number >> (16 * row)) as usize % columns
+}
+
+/// Reads an amount that another process has reported.
+fn amount(text: &str) -> Result<f64, ()> {
+    match text.parse::<f64>() {
+        Ok(amount) if (0.0..1e12).contains(&amount) => Ok(amount),
+        _ => Err(()),
+    }
+}
+
+/// Returns what is left of units after a time in microseconds.
+fn faded(units: f64, age_us: f64, spender: u64) -> f64 {
+    if age_us == 0.0 || units == 0.0 {
+        return units;
+    }
+    units * (-age_us / fades_us(spender)).exp()
+}
+
+fn add(word: &AtomicU64, more: f64) {
+    change(word, |number| (number + more).max(0.0));
+}
+
+fn scale(word: &AtomicU64, by: f64) {
+    change(word, |number| number * by);
+}
+
+fn change(word: &AtomicU64, change: impl Fn(f64) -> f64) {
+    let changed = |word| Some(change(f64::from_bits(word)).to_bits());
+    // It cannot fail.
+    let _ = word.fetch_update(Relaxed, Relaxed, changed);
+}
+
+fn pack(spent: f64, ahead: f64) -> u64 {
+    u64::from((spent as f32).to_bits()) << 32 | u64::from((ahead as f32).to_bits())
+}
+
+fn unpacked(word: u64) -> (f64, f64) {
+    let [spent, ahead] = [(word >> 32) as u32, word as u32].map(f32::from_bits);
+    (f64::from(spent), f64::from(ahead))
+}
+
+impl fmt::Debug for Spending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spending").finish_non_exhaustive()
+    }
+}
+
+/// Refers to a measure that no limiter may hold any more.
+#[derive(Debug)]
+pub struct WeakSpending(Weak<Measure>);
+
+impl WeakSpending {
+    /// Returns the measure while a limiter holds it.
+    pub fn upgrade(&self) -> Option<Spending> {
+        self.0.upgrade().map(Spending)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! The way of a check to one server: its caller sends it, or it is queued and sent in a batch.
+//! Which server that is, is decided before, in `backend.rs` and `cluster/`. Checks that need no
+//! server end in `store.rs`.
+
+mod batch;
+mod pacer;
+mod queue;
+mod sender;
+mod worker;
+
+pub(crate) use sender::{CheckRequest, PendingCheck, Sender, SlotShare, StoreConfig};

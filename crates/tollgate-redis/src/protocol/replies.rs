@@ -1,0 +1,378 @@
+//! Bounds the length of replies while they arrive, so that no server can fill the memory.
+//! What a reply means is read elsewhere, by the client library and the other files of this folder.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::error::Told;
+use tollgate_core::{ErrorKind, raw::TAG_BYTES};
+
+/// The memory that a value takes beside its bytes, rounded up. Every value of a reply counts as so
+/// many bytes more: an array of a million empty values has three bytes for each.
+const VALUE: usize = 64;
+
+/// The longest reply, its values included: twice the 8 000 numbers that a script packs into one
+/// text at most.
+const LONGEST: usize = 128 * 1024;
+
+/// The longest element in a list of entries: its time, its tag, and the lines around them.
+const ENTRY: usize = VALUE + size_of::<f64>() + TAG_BYTES + 16;
+
+/// The longest list of slots: a range for each slot, with three servers. A list of a healthy
+/// cluster is far shorter.
+const SLOTS: usize = super::hash_slot::SLOTS * 2 * 1024;
+
+/// The longest reports of a group of limits: `spending.lua` bounds the lines and their length.
+const REPORTS: usize = 1_024 * 2_048;
+
+/// The lists inside of lists that a reply may have. `CLUSTER SLOTS` and `HELLO` have four.
+const DEPTH: usize = 8;
+
+/// The greatest length of a reply of one server. It grows with what the store asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyBound(Arc<AtomicUsize>);
+
+impl Default for ReplyBound {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(LONGEST)))
+    }
+}
+
+impl ReplyBound {
+    /// Admits lists of so many entries of a log.
+    pub(crate) fn admit_entries(&self, count: usize) {
+        self.admit(count.saturating_mul(ENTRY));
+    }
+
+    /// Admits the reports of so many groups of limits.
+    pub(crate) fn admit_reports(&self, groups: usize) {
+        self.admit(groups.saturating_mul(REPORTS));
+    }
+
+    /// Admits lists of the slots of a cluster.
+    pub(crate) fn admit_slots(&self) {
+        self.admit(SLOTS);
+    }
+
+    fn admit(&self, bytes: usize) {
+        self.0
+            .fetch_max(LONGEST.saturating_add(bytes), Ordering::Relaxed);
+    }
+}
+
+/// Follows the replies of a connection, byte by byte, and refuses one that is too long before it is
+/// kept.
+///
+/// The parser of the client library keeps whatever a server announces or sends: a text of 2 GB, a
+/// line without an end, an array of a billion values. So this stands in front of it. It reads the
+/// lengths alone, and skips the texts.
+///
+/// Where it is stricter than the parser, no server writes what it refuses: lengths with signs or
+/// spaces, and lines that contain half of a line end.
+#[derive(Debug)]
+pub(crate) struct ReplyScanner {
+    bound: ReplyBound,
+    step: Step,
+    /// The bytes that the reply may still have.
+    left: usize,
+    /// The number of values that are still to come, of each list that is open.
+    open: [usize; DEPTH],
+    depth: usize,
+}
+
+/// The part of a value that comes next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The byte that shows what kind of value it is.
+    Kind,
+    /// The rest of the first line. The number in it is read where it is a length.
+    Line {
+        kind: u8,
+        number: usize,
+        is_negative: bool,
+        ends: bool,
+    },
+    /// So many bytes of a text, with the line end behind it.
+    Text(usize),
+}
+
+impl ReplyScanner {
+    pub(crate) fn new(bound: ReplyBound) -> Self {
+        Self {
+            bound,
+            step: Step::Kind,
+            left: 0,
+            open: [0; DEPTH],
+            depth: 0,
+        }
+    }
+
+    /// Takes the next bytes of the connection. Returns the number of replies that end in them.
+    ///
+    /// # Errors
+    ///
+    /// A reply is longer than the bound, also by what it only announces, or is no reply.
+    pub(crate) fn scan(&mut self, mut bytes: &[u8]) -> io::Result<u64> {
+        let mut replies = 0;
+        while let [byte, rest @ ..] = bytes {
+            bytes = rest;
+            match &mut self.step {
+                Step::Kind => {
+                    if self.depth == 0 {
+                        self.left = self.bound.0.load(Ordering::Relaxed);
+                    }
+                    self.spend(VALUE)?;
+                    self.step = Step::Line {
+                        kind: *byte,
+                        number: 0,
+                        is_negative: false,
+                        ends: false,
+                    };
+                }
+                Step::Line {
+                    kind,
+                    number,
+                    is_negative,
+                    ends,
+                } => {
+                    match (*byte, *ends) {
+                        (b'\n', true) => {
+                            let (kind, number, is_negative) = (*kind, *number, *is_negative);
+                            replies += self.begin(kind, number, is_negative)?;
+                            continue;
+                        }
+                        (b'\r', false) => *ends = true,
+                        (b'\n', false) | (_, true) => return Err(invalid()),
+                        _ if !has_length(*kind) => {}
+                        (digit @ b'0'..=b'9', _) => {
+                            *number = number
+                                .saturating_mul(10)
+                                .saturating_add(usize::from(digit - b'0'));
+                        }
+                        (b'-', _) if *number == 0 => *is_negative = true,
+                        _ => return Err(invalid()),
+                    }
+                    self.spend(1)?;
+                }
+                Step::Text(left) => {
+                    // One byte of the text is taken already.
+                    let more = (*left - 1).min(bytes.len());
+                    bytes = &bytes[more..];
+                    *left -= 1 + more;
+                    if *left == 0 {
+                        replies += self.end();
+                    }
+                }
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Begins what follows the first line of a value. Returns the number of replies that end with
+    /// this line.
+    fn begin(&mut self, kind: u8, number: usize, is_negative: bool) -> io::Result<u64> {
+        let values = match kind {
+            b'$' | b'=' | b'!' if !is_negative => {
+                self.spend(number)?;
+                self.step = Step::Text(number + 2);
+                return Ok(0);
+            }
+            b'*' | b'~' | b'>' if !is_negative => number,
+            b'%' if !is_negative => number.saturating_mul(2),
+            // What the attributes are about comes behind them.
+            b'|' if !is_negative => number.saturating_mul(2).saturating_add(1),
+            b'$' | b'*' | b'~' | b'>' | b'+' | b'-' | b':' | b',' | b'(' | b'#' | b'_' => 0,
+            _ => return Err(invalid()),
+        };
+        if values == 0 {
+            return Ok(self.end());
+        }
+        if self.left / VALUE < values || self.depth == DEPTH {
+            return Err(too_long());
+        }
+        self.open[self.depth] = values;
+        self.depth += 1;
+        self.step = Step::Kind;
+        Ok(0)
+    }
+
+    /// Ends a value, and the lists that end with it. Returns 1 at the end of a reply, and 0
+    /// otherwise.
+    fn end(&mut self) -> u64 {
+        self.step = Step::Kind;
+        while let Some(last) = self.depth.checked_sub(1) {
+            self.open[last] -= 1;
+            if self.open[last] > 0 {
+                return 0;
+            }
+            self.depth = last;
+        }
+        1
+    }
+
+    fn spend(&mut self, bytes: usize) -> io::Result<()> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(too_long)?;
+        Ok(())
+    }
+}
+
+/// Returns whether the first line of a value of this kind is a length.
+fn has_length(kind: u8) -> bool {
+    matches!(kind, b'$' | b'=' | b'!' | b'*' | b'~' | b'>' | b'%' | b'|')
+}
+
+fn too_long() -> io::Error {
+    Told::error(
+        ErrorKind::Protocol,
+        "redis sent a reply that is longer than any that the rate limiter asks for",
+    )
+}
+
+fn invalid() -> io::Error {
+    Told::error(ErrorKind::Protocol, "redis sent a reply that is not valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the number of replies in the bytes, which come in parts of `step`.
+    fn scanned(bytes: &[u8], step: usize) -> Result<u64, String> {
+        let mut scanner = ReplyScanner::new(ReplyBound::default());
+        bytes
+            .chunks(step)
+            .map(|part| scanner.scan(part).map_err(|error| error.to_string()))
+            .sum()
+    }
+
+    #[test]
+    fn every_kind_of_reply_is_counted_once_however_it_is_cut() {
+        let replies: [&[u8]; 24] = [
+            b"+OK\r\n",
+            b"+\r\n",
+            b"-ERR no such key\r\n",
+            b":-12\r\n",
+            b"$-1\r\n",
+            b"$0\r\n\r\n",
+            b"$4\r\n\r\n+a\r\n",
+            b"*-1\r\n",
+            b"*0\r\n",
+            b"*2\r\n*1\r\n:1\r\n$3\r\nabc\r\n",
+            b"*2\r\n*0\r\n*-1\r\n",
+            b"_\r\n",
+            b"#t\r\n",
+            b",1.5e3\r\n",
+            b"(3492890328409238509324850943850943825024385\r\n",
+            b"=7\r\ntxt:abc\r\n",
+            b"!5\r\nERR x\r\n",
+            b"~2\r\n:1\r\n:2\r\n",
+            b"%0\r\n",
+            b"%2\r\n+a\r\n:1\r\n+b\r\n%1\r\n+c\r\n_\r\n",
+            b"|1\r\n+ttl\r\n:5\r\n*1\r\n:1\r\n",
+            b"|0\r\n_\r\n",
+            b">2\r\n+message\r\n*1\r\n_\r\n",
+            b">0\r\n",
+        ];
+        for reply in replies {
+            redis::parse_redis_value(reply).unwrap_or_else(|error| panic!("{reply:?}: {error}"));
+        }
+        let all = replies.concat();
+        for step in [1, 2, 3, 7, all.len()] {
+            assert_eq!(
+                scanned(&all, step),
+                Ok(replies.len() as u64),
+                "in parts of {step}"
+            );
+        }
+        // Each beginning of a reply is none yet.
+        for reply in replies {
+            for end in 0..reply.len() {
+                assert_eq!(scanned(&reply[..end], 3), Ok(0), "{:?}", &reply[..end]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_beyond_the_bound_is_refused_before_it_is_kept() {
+        let within = [
+            format!("${}\r\n", LONGEST - 2 * VALUE),
+            format!("*{}\r\n", (LONGEST - VALUE - 16) / VALUE),
+        ];
+        for reply in within {
+            assert_eq!(scanned(reply.as_bytes(), 9), Ok(0), "{reply}");
+        }
+        for length in ["131073", "2000000000", "99999999999999999999999999"] {
+            for kind in ["$", "=", "!", "*", "~", ">", "%", "|"] {
+                let error = scanned(format!("{kind}{length}\r\n").as_bytes(), 4).expect_err(kind);
+                assert!(error.contains("longer"), "{kind}{length}: {error}");
+            }
+        }
+        // What is not announced is counted.
+        let endless =
+            ["+", "-", ":", "(", ",", "$"].map(|kind| kind.to_owned() + &"0".repeat(LONGEST));
+        let empty = format!("*{}\r\n", LONGEST / VALUE - 9) + &"_\r\n".repeat(LONGEST / VALUE);
+        let nested = ["*1\r\n", "%1\r\n", "|0\r\n"].map(|list| list.repeat(DEPTH + 1));
+        for reply in endless.into_iter().chain([empty]).chain(nested) {
+            let error = scanned(reply.as_bytes(), 1_000).expect_err(&reply[..8]);
+            assert!(error.contains("longer"), "{}: {error}", &reply[..8]);
+        }
+    }
+
+    #[test]
+    fn what_no_server_writes_is_refused() {
+        for reply in [
+            "HTTP/1.1 400\r\n",
+            "!-1\r\n",
+            "=-1\r\n",
+            "%-1\r\n",
+            "|-1\r\n",
+            "$+1\r\n",
+            "* 1\r\n",
+            "+a\nb\r\n",
+            "+a\rb\r\n",
+        ] {
+            assert!(
+                scanned(reply.as_bytes(), 5)
+                    .expect_err(reply)
+                    .contains("not valid"),
+                "{reply:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_bound_grows_with_what_is_asked_for_and_holds_for_each_reply_alone() {
+        let bound = ReplyBound::default();
+        let mut scanner = ReplyScanner::new(bound.clone());
+        let entry = [b"$72\r\n".as_slice(), &[b'x'; 72], b"\r\n"].concat();
+        let list = |count: usize| {
+            [
+                b"*2\r\n:1700000000000000\r\n*".as_slice(),
+                format!("{count}\r\n").as_bytes(),
+                &entry.repeat(count),
+            ]
+            .concat()
+        };
+        assert!(scanner.scan(&list(2_000)).is_err());
+        bound.admit_entries(100_000);
+        let mut scanner = ReplyScanner::new(bound);
+        for _ in 0..3 {
+            assert_eq!(scanner.scan(&list(100_000)).expect("within the bound"), 1);
+        }
+        let mut scanner = ReplyScanner::new(ReplyBound::default());
+        let text = [
+            format!("${}\r\n", LONGEST / 2).as_bytes(),
+            &vec![b'x'; LONGEST / 2],
+            b"\r\n",
+        ]
+        .concat();
+        for _ in 0..9 {
+            assert_eq!(scanner.scan(&text).expect("within the bound"), 1);
+        }
+    }
+}

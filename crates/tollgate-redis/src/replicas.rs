@@ -1,0 +1,169 @@
+//! The calls by which a process makes itself and its limits known at a server.
+//! When they are made is decided in `tollgate-remote/src/presence/`.
+
+use std::{fmt::Display, num::NonZeroU32};
+
+use redis::{Cmd, Value};
+
+use super::{backend::Backend, protocol::Script, server::Server};
+use tollgate_core::{
+    Error, ErrorKind, Key,
+    raw::{KeyParts, answer_by},
+    store::{Deadline, Publication, ReplicaGroup},
+};
+use tollgate_remote::presence::{CALL_TIMEOUT, LAPSE_US, PROCESS, SUBJECT, Share};
+
+/// The ends of the keys: of the set of limits, and of the hash of shares. A group of replicas has
+/// 16 digits in their place.
+const ENDS: [&str; 2] = ["limits", "shares"];
+
+/// Returns the key of the set of processes of a group, or of another set beside it. `subject`
+/// stands in its hash tag.
+pub(crate) fn key_text(server: &Server, subject: &Key, group: impl Display) -> Vec<u8> {
+    [
+        server.prefix().as_bytes(),
+        b":{",
+        subject.as_bytes(),
+        b"}:",
+        group.to_string().as_bytes(),
+    ]
+    .concat()
+}
+
+/// Adds the keys of the groups, and the arguments of a call by `process`.
+pub(crate) fn add_call(
+    server: &Server,
+    subject: &Key,
+    groups: impl IntoIterator<Item = impl Display>,
+    process: &str,
+    command: &mut Cmd,
+) {
+    for group in groups {
+        command.arg(key_text(server, subject, group));
+    }
+    add_time(server, command);
+    command.arg(process).arg(LAPSE_US);
+}
+
+/// Adds the time for a server that forbids its clock, and nothing for any other.
+pub(crate) fn add_time(server: &Server, command: &mut Cmd) {
+    match server.clock() {
+        Some(clock) => command.arg(clock.now_us()),
+        None => command.arg(""),
+    };
+}
+
+/// Runs a script of housekeeping at the server of the sets, while that server is asked.
+async fn run(
+    backend: &Backend,
+    script: &Script,
+    keys: usize,
+    fill: impl Fn(&Server, &mut Cmd),
+) -> Result<Value, Error> {
+    if let Some(refusal) = backend.refusal(&SUBJECT, None) {
+        return Err(refusal);
+    }
+    answer_by(
+        Some(Deadline::after(CALL_TIMEOUT)),
+        backend.run(&SUBJECT, None, script, keys, fill),
+    )
+    .await
+}
+
+/// Makes this process known in each group, and returns the numbers of processes.
+pub(crate) async fn count(
+    backend: &Backend,
+    groups: &[ReplicaGroup],
+) -> Result<Vec<NonZeroU32>, Error> {
+    let reply = run(
+        backend,
+        Script::replicas(),
+        groups.len(),
+        |server, command| {
+            add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
+        },
+    );
+    let number = |value| match value {
+        Value::Int(number) => u32::try_from(number).ok().and_then(NonZeroU32::new),
+        _ => None,
+    };
+    match reply.await? {
+        Value::Array(numbers) if numbers.len() == groups.len() => {
+            numbers.into_iter().map(number).collect()
+        }
+        _ => None,
+    }
+    .ok_or_else(|| {
+        Error::new(
+            ErrorKind::Protocol,
+            "redis sent a number of replicas that is not valid",
+        )
+    })
+}
+
+/// Sends the report of each group, and returns the lines of the other processes.
+pub(crate) async fn tell(
+    backend: &Backend,
+    reports: &[(ReplicaGroup, String)],
+) -> Result<Vec<String>, Error> {
+    let reply = run(
+        backend,
+        Script::spending(),
+        reports.len(),
+        |server, command| {
+            server.bound().admit_reports(reports.len());
+            let sets = reports.iter().map(|(group, _)| format!("{group}:spent"));
+            add_call(server, &SUBJECT, sets, &PROCESS, command);
+            reports
+                .iter()
+                .for_each(|(_, report)| _ = command.arg(report));
+        },
+    );
+    let text = |value| match value {
+        Value::BulkString(text) => String::from_utf8(text).ok(),
+        _ => None,
+    };
+    match reply.await? {
+        Value::Array(lines) if lines.len() == reports.len() => {
+            lines.into_iter().map(text).collect()
+        }
+        _ => None,
+    }
+    .ok_or_else(|| {
+        Error::new(
+            ErrorKind::Protocol,
+            "redis sent reports of customers that are not valid",
+        )
+    })
+}
+
+/// Shows these limits, and returns the share that operators have set for each.
+pub(crate) async fn publish(
+    backend: &Backend,
+    limits: &[Publication],
+) -> Result<Vec<Share>, Error> {
+    let texts: Vec<_> = limits.iter().map(ToString::to_string).collect();
+    let reply = run(backend, Script::publish(), 2, |server, command| {
+        for end in ENDS {
+            command.arg(key_text(server, &SUBJECT, end));
+        }
+        add_time(server, command);
+        command.arg(LAPSE_US);
+        for (limits, text) in limits.iter().zip(&texts) {
+            command.arg(limits.name()).arg(text);
+        }
+    });
+    match reply.await? {
+        Value::Array(shares) if shares.len() == limits.len() => {
+            let text = |share| match share {
+                Value::BulkString(text) => Some(text),
+                _ => None,
+            };
+            Ok(shares.into_iter().map(text).collect())
+        }
+        _ => Err(Error::new(
+            ErrorKind::Protocol,
+            "redis sent shares of enforced keys that are not valid",
+        )),
+    }
+}

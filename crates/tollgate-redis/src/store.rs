@@ -1,0 +1,530 @@
+//! The store that users hold: for each call of the trait, what needs no server, and what is sent.
+//! Options are in `builder.rs`. The way to a server begins in `backend.rs`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
+
+use super::{
+    backend::Backend,
+    housekeeping::Inner,
+    lease::LeaseCall,
+    protocol::{self, Script, ScriptsOf},
+    server::Server,
+};
+use tollgate_core::{
+    Cost, Decision, Error, Key, PolicySet, Store,
+    limiter::Entry,
+    raw::{CheckParts, DecisionParts, PolicyParts, PolicySetParts, micros, runtime},
+    reservation::{ReservationId, Settlement},
+    store::{
+        Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
+        ReplicaGroup, Spending, StoreFuture,
+    },
+};
+use tollgate_remote::presence::Presence;
+
+/// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
+///
+/// A script on the server makes each decision in one atomic step, by the server's own clock. All
+/// checks of a process share one connection. A single check is sent at once. Checks that arrive
+/// while others are under way are sent together, in one call. Clones share the connection.
+///
+/// A denial is remembered in the process for as long as it holds, at most 1 s, so a client that
+/// keeps asking costs the server nothing. A refund, a reset or a raised quota in *another* process
+/// may take effect that much later: see
+/// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
+///
+/// In a cluster, a check of [branches](Key::with_branch) in different slots fails with
+/// [`ErrorKind::CrossSlot`](tollgate_core::ErrorKind::CrossSlot), and charges nothing:
+/// [`Limiter::can_decide`](tollgate_core::Limiter::can_decide) tests this before.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), tollgate::Error> {
+/// use tollgate::{Limiter, Policy, Quota, RedisStore};
+///
+/// let store = RedisStore::connect("redis://127.0.0.1/").await?;
+/// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// # Ok(()) }
+/// ```
+///
+/// # Keys on the server
+///
+/// Every key expires by itself.
+///
+/// | key | holds |
+/// |---|---|
+/// | `prefix:{key}:policy:version` | the state of a policy for a key, or for one [branch](Key::with_branch) of a key |
+/// | `prefix:{outermost level}>inner levels:policy:version` | the same, for a [nested](Key::child) key |
+/// | `prefix:{key}:name:p1` | the permits of a [`Concurrency`](tollgate_core::permits::Concurrency) |
+/// | `prefix:{replicas}:group` | the random names of the processes with the same [group](tollgate_core::store::ReplicaGroup) of limits |
+/// | `prefix:{replicas}:limits`, `prefix:{replicas}:shares` | the limiters that are [published](tollgate_core::LimiterBuilder::published), and the shares that operators set |
+///
+/// # Counting replicas
+///
+/// While a limiter has [`Replicas::Counted`](tollgate_core::limiter::Replicas::Counted), the default, a
+/// background task of each process writes its name about every two seconds, in one call for all
+/// groups. A process that was silent for eight seconds is not counted any more. The task starts
+/// when the limiter is built, or with the first check if the limiter is built outside a runtime.
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+impl RedisStore {
+    /// Waits until the server has answered. In a cluster: every server that has slots.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached, refuses the user, or does not answer within the
+    /// [time for connecting](super::RedisStoreBuilder::connect_timeout).
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.backend().ping().await
+    }
+
+    /// Returns whether checks are sent to the server. In a cluster: to every server that has slots.
+    ///
+    /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. The
+    /// [`Outage`](tollgate_core::Outage) of the limiter then decides all checks at once, until the server
+    /// answers a background probe.
+    ///
+    /// A server that answers too late for the deadline of some limiters is available all the same:
+    /// see [`ErrorKind::Distant`](tollgate_core::ErrorKind::Distant).
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.backend().is_available()
+    }
+
+    /// Gives back all units of [leased](tollgate_core::Policy::leased) policies that this process holds.
+    ///
+    /// Call this when the process is about to end and takes no more requests, so that other
+    /// replicas can use the units at once. Without the call, the units count as used until they
+    /// lapse, after one to two [generations](tollgate_core::Lease::generation). A later check leases units
+    /// again.
+    ///
+    /// ```no_run
+    /// # async fn serve(limiter: tollgate::Limiter) {}
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Lease, Limiter, Policy, Quota, RedisStore};
+    ///
+    /// let store = RedisStore::connect("redis://127.0.0.1/").await?;
+    /// let policy = Policy::token_bucket("api", Quota::per_second(1_000)).leased(Lease::new());
+    /// let limiter = Limiter::new(store.clone(), policy);
+    /// serve(limiter).await;
+    /// store.release_leases().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the circuit breaker of a server is open, or a connection was lost. Units of other keys
+    /// were returned all the same.
+    pub async fn release_leases(&self) -> Result<(), Error> {
+        self.backend()
+            .release(self.backend().leased_units.holders())
+            .await
+    }
+
+    pub(super) fn new(backend: Backend) -> Self {
+        Self(Arc::new(Inner {
+            backend,
+            presence: Presence::new(),
+        }))
+    }
+
+    pub(super) fn backend(&self) -> &Backend {
+        &self.0.backend
+    }
+}
+
+impl Store for RedisStore {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
+        self.0.presence.serve(&self.0, check.policies.is_leased());
+        let backend = self.backend();
+        let hash = backend.hash(check.key);
+        let mut deny_epoch = None;
+        if let Some(cache) = &backend.deny_cache {
+            if let Some(denied) = cache.look_up(&check, &hash) {
+                return denied;
+            }
+            deny_epoch = Some(cache.epoch(&check, &hash));
+        }
+        let mut lease_call = None;
+        if check.policies.is_leased() {
+            match backend.leased_units.spend(&check, hash.whole) {
+                Ok(decided) => return decided,
+                Err(at_us) => lease_call = Some(LeaseCall::new(&backend.leased_units, at_us)),
+            }
+        }
+        match backend.refusal_of(check.policies, check.key, check.deadline) {
+            Some(refusal) => StoreFuture::ready(Err(refusal)),
+            None => backend.check(check, hash, deny_epoch, lease_call),
+        }
+    }
+
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
+        let (backend, is_leased) = (self.backend(), check.policies.is_leased());
+        // A peek of leased policies reports what was spent of their units.
+        if is_leased && check.cost == Cost::ZERO {
+            return self.check(check);
+        }
+        if let Some(refusal) = backend.refusal_of(check.policies, check.key, check.deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        // What this process holds is spent at the server, and fits here.
+        let is_held = is_leased
+            && backend
+                .leased_units
+                .hold(&check, backend.hash(check.key).whole);
+        let kept = if is_held { check.without_cost() } else { check }.keep();
+        let asked_us = Decision::here_us(check.deadline.map_or_else(runtime::now, Deadline::start));
+        let inner = Arc::clone(&self.0);
+        StoreFuture::pending(async move {
+            let (
+                Check {
+                    policies,
+                    key,
+                    deadline,
+                    ..
+                },
+                charge,
+            ) = (kept.check(), kept.check().charge());
+            let (script, keys) = (
+                policies.shape().look(charge.is_capped()),
+                policies.shape().keys(),
+            );
+            let reply = inner.backend.run(
+                policies.first_branch(key),
+                deadline,
+                script,
+                keys,
+                |server, command| {
+                    server.add_keys([(policies, key)], command);
+                    command.arg(&*protocol::pack(server.now(), charge, policies));
+                    if policies.is_tagged() {
+                        command.arg("");
+                    }
+                },
+            );
+            protocol::decision(policies, charge, asked_us, &reply.await?)
+        })
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        if check.policies.is_blocked() {
+            return StoreFuture::ready(Ok(()));
+        }
+        let mut spent_us = decision
+            .map(DecisionParts::at_us)
+            .filter(|&at_us| at_us > 0);
+        let mut charge = check.charge().to_owned();
+        if let Some(at_us) = spent_us.filter(|_| decision.is_some_and(Decision::is_leased)) {
+            let backend = self.backend();
+            let hash = backend.hash(check.key).whole;
+            let (rest, charged_us) = backend.leased_units.refund(&check, hash, at_us);
+            backend.forget(check.key);
+            if rest.borrow().cost == Cost::ZERO {
+                return StoreFuture::ready(Ok(()));
+            }
+            (charge, spent_us) = (rest, Some(charged_us));
+        }
+        let check = check.with_charge(&charge);
+        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let Check { policies, .. } = check;
+        let ahead = |at| decision.and_then(|decision| decision.ahead_of(at));
+        // A refund to the end of a debt has the script of a check under ceilings.
+        let is_capped = decision.is_some_and(|decision| decision.charge().is_capped());
+        let ahead: SmallVec<[_; 1]> = if is_capped || policies.is_queued() {
+            (0..policies.len()).map(ahead).collect()
+        } else {
+            SmallVec::new()
+        };
+        // A time below zero counts back from the time of the refund.
+        let since = decision.and_then(Decision::age_us).unwrap_or(0);
+        let (inner, kept) = (Arc::clone(&self.0), check.keep());
+        StoreFuture::pending(async move {
+            let (
+                Check {
+                    policies,
+                    key,
+                    deadline,
+                    ..
+                },
+                charge,
+            ) = (kept.check(), kept.check().charge());
+            let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
+            let reply = inner.backend.run(
+                policies.first_branch(key),
+                deadline,
+                script,
+                keys,
+                |server, command| {
+                    server.add_keys([(policies, key)], command);
+                    let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
+                    let ahead = |at: usize| ahead.get(at).copied().flatten();
+                    command.arg(&*protocol::pack_refund(
+                        server.now(),
+                        charge,
+                        spent,
+                        policies,
+                        is_capped,
+                        ahead,
+                    ));
+                },
+            );
+            let reply = reply.await;
+            inner.backend.forget(key);
+            reply.map(drop)
+        })
+    }
+
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        let Check {
+            policies,
+            key,
+            deadline,
+            ..
+        } = check;
+        if !policies.iter().any(|policy| policy.is_own(key)) {
+            return StoreFuture::ready(Ok(()));
+        }
+        if let Some(refusal) = self.backend().refusal_of(policies, key, None) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
+        StoreFuture::pending(async move {
+            let delete = |server: &Server, _| {
+                let mut command = redis::cmd("DEL");
+                server.add_own_keys(&policies, &key, &mut command);
+                command.into()
+            };
+            let reply = inner
+                .backend
+                .call(policies.first_branch(&key), deadline, delete)
+                .await;
+            inner.backend.forget(&key);
+            inner
+                .backend
+                .leased_units
+                .clear(&key, inner.backend.hash(&key).whole);
+            reply.map(drop)
+        })
+    }
+
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let deadline = check.deadline;
+        let log = match check.policies.log() {
+            Ok(log) => log,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        if limit == 0 {
+            return StoreFuture::ready(Ok(Vec::new()));
+        }
+        // A lowered quota leaves more entries than its amount, and so does a debt. The server takes
+        // an index of 63 bits.
+        let last = (limit - 1).min(i64::MAX as usize);
+        let key = log.branch_of(check.key);
+        if let Some(refusal) = self.backend().refusal(key, deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let inner = Arc::clone(&self.0);
+        let (alone, key, period_us) = (
+            PolicySet::from(log.clone()),
+            key.clone(),
+            micros(log.quota().period()),
+        );
+        StoreFuture::pending(async move {
+            let reply = inner.backend.run(
+                &key,
+                deadline,
+                Script::entries(),
+                alone.shape().keys(),
+                |server, command| {
+                    server.bound().admit_entries(limit);
+                    server.add_keys([(&alone, &key)], command);
+                    // Readable numbers: this script is called rarely, and by hand.
+                    let now = server.now();
+                    command
+                        .arg(if now < 0.0 {
+                            String::new()
+                        } else {
+                            format!("{now}")
+                        })
+                        .arg(last);
+                },
+            );
+            protocol::entries(period_us, reply.await?)
+        })
+    }
+
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        if let Some(refusal) = self.backend().refusal(request.key, request.deadline) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, policy, key) = (
+            Arc::clone(&self.0),
+            request.policy.clone(),
+            request.key.clone(),
+        );
+        let (deadline, replica) = (request.deadline, request.replica.to_le_bytes());
+        let packed = protocol::pack_permits(-1.0, &request);
+        StoreFuture::pending(async move {
+            let reply =
+                inner
+                    .backend
+                    .run(&key, deadline, Script::permits(), 1, |server, command| {
+                        server.add_permit_key(policy.name(), &key, command);
+                        // The first number is the time. A server that forbids its clock gets the
+                        // time of the process.
+                        let mut packed = packed;
+                        packed[..8].copy_from_slice(&server.now().to_le_bytes());
+                        command.arg(&packed).arg(&replica);
+                    });
+            protocol::permit_grant(&reply.await?)
+        })
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
+        if let Some(refusal) = self
+            .backend()
+            .refusal_of(check.policies, check.key, check.deadline)
+        {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, kept, id, life_us) = (
+            Arc::clone(&self.0),
+            check.keep(),
+            id.clone(),
+            micros(time_to_live),
+        );
+        StoreFuture::pending(async move {
+            let (check, charge) = (kept.check(), kept.check().charge());
+            let shape = check.policies.shape();
+            let script = match charge.cascade() {
+                Some(_) => shape.cascade(charge.is_capped()),
+                None => shape.reserve(charge.is_capped()),
+            };
+            let reply = inner.backend.run_held(check, &id, script, life_us).await?;
+            protocol::reserved(check.policies, charge, &reply)
+        })
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        if check.policies.is_blocked() {
+            return StoreFuture::ready(Ok(Settlement::Lapsed));
+        }
+        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
+            return StoreFuture::ready(Err(refusal));
+        }
+        let (inner, kept, id) = (Arc::clone(&self.0), check.keep(), id.clone());
+        StoreFuture::pending(async move {
+            let check = kept.check();
+            // The number distinguishes a call that is sent again from another commit.
+            let number = check.number();
+            let reply = inner
+                .backend
+                .run_held(check, &id, check.policies.shape().commit(), number)
+                .await;
+            inner.backend.forget(check.key);
+            protocol::settlement(&reply?)
+        })
+    }
+
+    fn leases(&self) -> bool {
+        true
+    }
+
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.backend().takes(policies, key).is_ok()
+    }
+
+    fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+        Some(self.0.presence.count(&self.0, group))
+    }
+
+    fn publish(&self, limits: &Publication) {
+        self.0.presence.publish(&self.0, limits);
+    }
+
+    fn exchange(&self, group: ReplicaGroup, spending: &Spending) {
+        self.0.presence.exchange(&self.0, group, spending);
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("prefix", &self.backend().prefix)
+            .field("servers", &self.backend().servers)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Grant, Stamp, tests::decide};
+    use tollgate_core::{Lease, MemoryStore, Policy, Quota, store::Clock};
+
+    #[test]
+    fn units_that_are_held_again_end_a_remembered_denial() {
+        // Nobody listens there.
+        let store = RedisStore::builder("redis://127.0.0.1:1/")
+            .deny_cache_cap(Duration::from_secs(3_600))
+            .build()
+            .expect("a store");
+        let policy = Policy::fixed_window("api", Quota::per_day(800)).leased(Lease::new());
+        let (policies, key) = (PolicySet::from(policy), Key::new("acme"));
+        let check = Check::new(&policies, &key, Cost::ONE);
+        let server = MemoryStore::builder().clock(Clock::manual(1)).build();
+
+        let (backend, hash) = (store.backend(), store.backend().hash(&key));
+        let sent_us = backend.leased_units.spend(&check, hash.whole);
+        let sent_us = sent_us.expect_err("nothing is held yet");
+        let decision = decide(&server, check);
+        let grant = Grant {
+            stamps: [Stamp {
+                birth: 1,
+                generation: 0,
+            }]
+            .into_iter()
+            .collect(),
+            units: 1,
+            // Longer than any machine stands still.
+            life_us: 3_600_000_000,
+        };
+        LeaseCall::new(&backend.leased_units, sent_us).answered(
+            &key,
+            hash.whole,
+            &decision,
+            Some(grant),
+        );
+        let ask = || {
+            let answer = store.check(check).into_ready();
+            answer.expect("no call").expect("a decision")
+        };
+        let leased = ask();
+        assert!(leased.is_leased());
+
+        let _ = decide(&server, Check::new(&policies, &key, Cost::new(799)));
+        let denial = decide(&server, check);
+        let cache = backend.deny_cache.as_ref().expect("a cache");
+        let epoch = cache.epoch(&check, &hash);
+        cache.remember(&key, hash.whole, runtime::now(), epoch, &denial);
+        assert!(ask().is_remembered());
+
+        let refunded = store.refund(check, Some(&leased)).into_ready();
+        refunded.expect("no call").expect("a refund");
+        assert!(ask().is_leased());
+    }
+}

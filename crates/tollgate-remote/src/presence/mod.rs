@@ -1,0 +1,290 @@
+//! Processes make themselves and their limits known to each other and to operators, wherever the
+//! counts are. A task of each store does so, sets its gauges, and returns what nobody uses.
+//! The calls are those of each store. What they carry is in `counter.rs`, `exchange.rs` and
+//! `publisher.rs`.
+
+mod counter;
+mod exchange;
+mod publisher;
+
+use std::{
+    fmt,
+    future::Future,
+    num::NonZeroU32,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout, timeout_at};
+
+pub use counter::{CALL_TIMEOUT, LAPSE_US, PROCESS, SUBJECT};
+use counter::{GroupCounter, INTERVAL, ReplicaCounter};
+use exchange::Exchange;
+pub use publisher::Share;
+use publisher::{Publications, Publisher};
+use tollgate_core::{
+    Error,
+    raw::{
+        TOLD_EVERY, metrics,
+        runtime::{Background, Running},
+    },
+    store::{Publication, ReplicaCount, ReplicaGroup, Spending},
+};
+
+/// A store whose processes make themselves known: the calls by which they do.
+pub trait Present: Send + Sync + 'static {
+    /// Returns what the task of the store has to do.
+    fn presence(&self) -> &Presence;
+
+    /// Makes this process known in each group, and returns the numbers of processes.
+    fn count(
+        self: &Arc<Self>,
+        groups: &[ReplicaGroup],
+    ) -> impl Future<Output = Result<Vec<NonZeroU32>, Error>> + Send;
+
+    /// Shows these limits, and returns the share that operators have set for each.
+    fn show(
+        self: &Arc<Self>,
+        limits: &[Publication],
+    ) -> impl Future<Output = Result<Vec<Share>, Error>> + Send;
+
+    /// Sends the report of each group, and returns what the other processes report.
+    fn tell(
+        self: &Arc<Self>,
+        reports: &[(ReplicaGroup, String)],
+    ) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
+
+    /// Sets the gauges of the store.
+    fn sample(&self);
+
+    /// Returns what nobody uses.
+    fn sweep(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Returns whether there is anything that may have to be returned later.
+    fn has_to_sweep(&self) -> bool {
+        false
+    }
+}
+
+/// Says what the task of a store has to do.
+pub struct Presence {
+    task: Background,
+    counter: ReplicaCounter,
+    publications: Publications,
+    exchange: Exchange,
+}
+
+impl fmt::Debug for Presence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presence").finish_non_exhaustive()
+    }
+}
+
+/// The duty to set the gauges, from the first check on.
+const GAUGES: u32 = if metrics::IS_ON { 1 } else { 0 };
+
+/// The duty to be present: to count the processes while a limiter wants a number, and to show
+/// limits while a limiter is published.
+const PRESENT: u32 = 2;
+
+/// The duty to be present at once, because a group or a limiter is new.
+const NOW: u32 = 4;
+
+/// The duty to look for what nobody uses.
+const SWEEP: u32 = 8;
+
+/// The time between two samples of the gauges, and between two sweeps.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Default for Presence {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Presence {
+    /// Creates the duties of a store that has none yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            task: Background::new(),
+            counter: ReplicaCounter::new(),
+            publications: Publications::default(),
+            exchange: Exchange::default(),
+        }
+    }
+
+    /// Starts the task that a check needs. Without a runtime, the next check does.
+    #[inline]
+    pub fn serve<S: Present>(&self, store: &Arc<S>, sweeps: bool) {
+        let duties = if sweeps { GAUGES | SWEEP } else { GAUGES };
+        if !self.task.has(duties) {
+            self.start(store, duties);
+        }
+    }
+
+    /// Returns the number of processes of a group, which is wanted from now on.
+    pub fn count<S: Present>(&self, store: &Arc<S>, group: ReplicaGroup) -> ReplicaCount {
+        let (count, is_new) = self.counter.count(group);
+        self.start(store, if is_new { PRESENT | NOW } else { 0 });
+        count
+    }
+
+    /// Shows these limits to operators from now on.
+    pub fn publish<S: Present>(&self, store: &Arc<S>, limits: &Publication) {
+        self.publications.add(limits);
+        self.start(store, PRESENT | NOW);
+    }
+
+    /// Reports to other processes what customers spend from now on.
+    pub fn exchange<S: Present>(&self, store: &Arc<S>, group: ReplicaGroup, spending: &Spending) {
+        self.exchange.add(group, spending);
+        self.start(store, PRESENT | NOW);
+    }
+
+    /// Returns how long the last call took. `None` before the first one.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.counter.round_trip()
+    }
+
+    /// Returns the greatest of the last numbers of processes that limiters want.
+    pub fn last(&self) -> Option<NonZeroU32> {
+        self.counter.last()
+    }
+
+    #[cold]
+    fn start<S: Present>(&self, store: &Arc<S>, duties: u32) {
+        self.task.ask(duties);
+        let housekeeper = |running| Housekeeper {
+            store: Arc::downgrade(store),
+            running,
+            gauges_at: None,
+            group_counter: GroupCounter::new(),
+            publisher: Publisher::default(),
+            present_at: None,
+            sweep_at: None,
+        };
+        self.task.start(|running| housekeeper(running).run());
+    }
+}
+
+/// Does what is due as long as the store is in use, and sleeps meanwhile. Ends when the store has
+/// no duties.
+struct Housekeeper<S> {
+    store: Weak<S>,
+    running: Running,
+    /// `None` before the first time.
+    gauges_at: Option<Instant>,
+    group_counter: GroupCounter,
+    publisher: Publisher,
+    present_at: Option<Instant>,
+    sweep_at: Option<Instant>,
+}
+
+impl<S: Present> Housekeeper<S> {
+    async fn run(mut self) {
+        while let Some(store) = self.store.upgrade() {
+            if self.running.is_asked(GAUGES) && self.gauges_at.is_none_or(|at| at <= Instant::now())
+            {
+                sample(&*store, &mut self.gauges_at);
+            }
+            self.be_present(&store).await;
+            self.sweep(&store).await;
+            drop(store);
+            let next = [self.gauges_at, self.present_at, self.sweep_at];
+            match next.into_iter().flatten().min() {
+                Some(next) => self.running.rest(next).await,
+                None if self.running.end() => return,
+                None => {}
+            }
+        }
+    }
+
+    /// Counts the processes and shows the limits when that is due, and at once for what is new.
+    async fn be_present(&mut self, store: &Arc<S>) {
+        let Presence {
+            counter,
+            publications,
+            exchange,
+            ..
+        } = store.presence();
+        let is_new = self.running.take(NOW);
+        let (mut groups, mut limits, mut tells) = (Vec::new(), Vec::new(), false);
+        let is_present = self.running.settle(PRESENT, || {
+            (groups, limits) = (counter.groups(), publications.current());
+            tells = exchange.is_used();
+            !groups.is_empty() || !limits.is_empty() || tells
+        });
+        let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
+        if !is_new && !is_due && is_present {
+            return;
+        }
+        let gauges_at = &mut self.gauges_at;
+        let count = store.count(&groups);
+        let count = self.group_counter.count(counter, &groups, count);
+        let mut pause = beside(&**store, gauges_at, count).await;
+        if !limits.is_empty() {
+            let show = self.publisher.publish(&limits, store.show(&limits));
+            beside(&**store, gauges_at, show).await;
+            pause = pause.or(Some(INTERVAL));
+        }
+        if tells {
+            let reports = exchange.reports();
+            let tell = exchange.tell(&reports, store.tell(&reports));
+            beside(&**store, gauges_at, tell).await;
+            pause = Some(pause.map_or(TOLD_EVERY, |pause| pause.min(TOLD_EVERY)));
+        }
+        self.present_at =
+            pause.map(|pause| Instant::now() + pause.mul_f64(0.8 + 0.4 * fastrand::f64()));
+    }
+
+    async fn sweep(&mut self, store: &Arc<S>) {
+        let now = Instant::now();
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            let sweep = timeout(TICK, store.sweep());
+            // What cannot be returned lapses.
+            let _ = beside(&**store, &mut self.gauges_at, sweep).await;
+            self.sweep_at = None;
+            self.running.settle(SWEEP, || store.has_to_sweep());
+        }
+        if self.running.is_asked(SWEEP) {
+            self.sweep_at.get_or_insert(now + TICK);
+        }
+    }
+}
+
+/// Waits for a call, and sets the gauges meanwhile.
+async fn beside<T>(
+    store: &impl Present,
+    gauges_at: &mut Option<Instant>,
+    call: impl Future<Output = T>,
+) -> T {
+    let mut call = pin!(call);
+    while let Some(due) = *gauges_at {
+        match timeout_at(due, &mut call).await {
+            Ok(done) => return done,
+            Err(_) => sample(store, gauges_at),
+        }
+    }
+    call.await
+}
+
+fn sample(store: &impl Present, gauges_at: &mut Option<Instant>) {
+    store.sample();
+    *gauges_at = Some(Instant::now() + TICK);
+}
+
+/// Returns those that a limiter holds still, and forgets all others.
+fn held<W, T>(asked: &mut Vec<W>, upgrade: impl Fn(&W) -> Option<T>) -> Vec<T> {
+    let mut held = Vec::new();
+    asked.retain(|asked| {
+        let one = upgrade(asked);
+        let is_held = one.is_some();
+        held.extend(one);
+        is_held
+    });
+    held
+}
