@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tollgate::Limiter;
+use tollgate_core::Limiter;
 use tollgate_tower::{
     KeyExtractor, MetricLabels,
     gate::{GateOptions, IsLayer, Unbuilt},

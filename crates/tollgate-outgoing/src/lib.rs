@@ -51,7 +51,7 @@
 //!
 //! A pause belongs to the key of a call. The store of the limiter keeps it under this key and the
 //! name `NAME/pause`, where `NAME` is the first policy of the limiter. A pause ends by itself.
-//! [`Limiter::reset`](tollgate::Limiter::reset) and `tollgate reset` end it earlier. A shorter
+//! [`Limiter::reset`](tollgate_core::Limiter::reset) and `tollgate reset` end it earlier. A shorter
 //! pause does not end a longer one. In an outage of the store, each replica obeys only the
 //! responses that it received itself.
 //!

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::{
+use tollgate_core::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, Priority, Quota,
     limiter::PolicyState, store::Clock,
 };

@@ -11,7 +11,7 @@ use std::{
 
 use http::{Request, Response, StatusCode, request::Parts};
 use tokio::time::Instant;
-use tollgate::{
+use tollgate_core::{
     Decision, Error, ErrorKind, Key, Limiter,
     store::{CheckFuture, StoreFuture},
 };

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::store::Clock;
+use tollgate_core::store::Clock;
 use tollgate_tower::rejection::Overload;
 
 use crate::{
@@ -40,8 +40,8 @@ use crate::{
 /// request is admitted, no more requests are in flight than the limit allows.
 ///
 /// To limit the requests in flight of all replicas together, use a
-/// [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter). To limit requests over time, use
-/// a [`Limiter`](tollgate::Limiter).
+/// [`ConcurrencyLimiter`](tollgate_core::permits::ConcurrencyLimiter). To limit requests over time, use
+/// a [`Limiter`](tollgate_core::Limiter).
 ///
 /// ```
 /// use tollgate_overload::{AdaptiveLimiter, Gradient, Class, Signal};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::{StatusCode, response};
 use smallvec::SmallVec;
-use tollgate::{Algorithm, Cost, Costs, Decision, Key, Limiter, Policy, PolicySet};
+use tollgate_core::{Algorithm, Cost, Costs, Decision, Key, Limiter, Policy, PolicySet};
 
 use crate::gate::in_background;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::Extensions;
-use tollgate::{Decision, limiter::PolicyState};
+use tollgate_core::{Decision, limiter::PolicyState};
 
 /// Lists the decisions of all layers around a service, the outermost first.
 ///

@@ -1,10 +1,10 @@
 //! Limits requests as Tower middleware.
 //!
 //! **Start with the [guide]**: keys, proxies and clients that lie, several limits, tests of your
-//! service, the types of layers. The [guide of `tollgate`](tollgate::guide) is about
+//! service, the types of layers. The [guide of `tollgate`](https://docs.rs/tollgate/latest/tollgate/guide/index.html) is about
 //! algorithms, outages and production.
 //!
-//! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service.
+//! A [`RateLimitLayer`] checks a [`Limiter`](tollgate_core::Limiter) before it calls the inner service.
 //! When the quota is spent, the layer responds with 429, `Retry-After`, the rate limit headers and
 //! a problem document, and the service is not called. A [key extractor](key) finds the key of a
 //! request. Requests with the same key share a quota.
@@ -76,7 +76,7 @@
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) or outside of the [enforced share](RateLimitBuilder::enforcement). Policies that are [looked up](LimiterSource) are counted by name for the first 64 lists of names, and as `other` after that |
 //! | `tollgate_rejections_total` | `reason` | rejections: the reason is one of the words of [`Reason::as_str`](rejection::Reason::as_str) |
 //!
-//! The feature also enables the [metrics of the limiters](tollgate#metrics): checks of layers and
+//! The feature also enables the [metrics of the limiters](https://docs.rs/tollgate/latest/tollgate/index.html#metrics): checks of layers and
 //! of all other callers, durations, outages and errors, by the name of the limiter. Install the
 //! recorder before the first request. No label value comes from a request.
 //! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first
@@ -130,7 +130,7 @@ pub use rate_limit::{
 pub use rejection::{Rejection, Respond, respond_fn};
 
 #[cfg(feature = "test-util")]
-pub use tollgate::test_util;
+pub use tollgate_core::test_util;
 
 /// Compiles the examples of the README with the tests.
 #[cfg(doctest)]

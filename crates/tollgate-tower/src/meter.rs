@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use tollgate::{Cost, Costs, Policy, PolicySet};
+use tollgate_core::{Cost, Costs, Policy, PolicySet};
 
 /// Counts the units that a request costs, while the service works on it.
 ///

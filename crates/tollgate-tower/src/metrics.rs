@@ -26,7 +26,7 @@ mod on {
 
     use http::request::Parts;
     use metrics::{Counter, Label, Unit, counter, describe_counter};
-    use tollgate::{Decision, Policy, PolicySet};
+    use tollgate_core::{Decision, Policy, PolicySet};
 
     use crate::labels::MetricLabels;
 
@@ -203,7 +203,7 @@ mod on {
 #[cfg(not(feature = "metrics"))]
 mod off {
     use http::request::Parts;
-    use tollgate::{Decision, PolicySet};
+    use tollgate_core::{Decision, PolicySet};
 
     use crate::labels::MetricLabels;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{Extensions, request::Parts};
-use tollgate::{Decision, Key, Policy, PolicySet};
+use tollgate_core::{Decision, Key, Policy, PolicySet};
 
 /// Inspects the first requests of a layer. Two layers that count one request twice do so for every
 /// request.

@@ -1,6 +1,6 @@
 //! Explains outgoing calls, example first.
 //!
-//! Read the [guide of `tollgate`](tollgate::guide) first. It is about algorithms, waits and outages.
+//! Read the [guide of `tollgate`](https://docs.rs/tollgate/latest/tollgate/guide/index.html) first. It is about algorithms, waits and outages.
 //!
 //! This module contains no code.
 //!

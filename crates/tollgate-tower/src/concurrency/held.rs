@@ -15,7 +15,7 @@ use std::{
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tollgate::permits::{ConcurrencyLimiter, Lost, OnLoss, Permit};
+use tollgate_core::permits::{ConcurrencyLimiter, Lost, OnLoss, Permit};
 
 use crate::body::{BodyEnd, BodyGuard, GuardedBody, guard_response};
 
@@ -63,8 +63,8 @@ pin_project! {
     /// A body that holds a permit until it ends, fails or is dropped. Frames pass unchanged.
     ///
     /// If the permit is lost and the limit has the option
-    /// [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel), the inner body is dropped, and this
-    /// body fails with [`Lost`](tollgate::permits::Lost). Passing a frame allocates nothing.
+    /// [`OnLoss::Cancel`](tollgate_core::permits::OnLoss::Cancel), the inner body is dropped, and this
+    /// body fails with [`Lost`](tollgate_core::permits::Lost). Passing a frame allocates nothing.
     pub struct PermitBody<B> {
         // `None` once the permit is lost.
         #[pin]

@@ -10,7 +10,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate::permits::ConcurrencyLimiter;
+use tollgate_core::permits::ConcurrencyLimiter;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -29,8 +29,8 @@ use crate::{
 /// Limits how many requests of each key a service works on at the same time.
 ///
 /// Each request takes a permit of a [`ConcurrencyLimiter`]. It waits for a permit for up to the
-/// [longest wait](tollgate::permits::Concurrency::wait) of the limit, which is 0 by default. The
-/// number of waiting requests is [bounded](tollgate::permits::Concurrency::max_waiting). A request
+/// [longest wait](tollgate_core::permits::Concurrency::wait) of the limit, which is 0 by default. The
+/// number of waiting requests is [bounded](tollgate_core::permits::Concurrency::max_waiting). A request
 /// that is dropped leaves the queue. The body of the response is a
 /// [`PermitBody`](super::PermitBody) around the body of the service. The
 /// [module](crate::concurrency) has an example.

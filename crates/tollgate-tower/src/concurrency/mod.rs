@@ -1,7 +1,7 @@
 //! Limits requests at the same time, over all replicas: for streams, exports and other long work.
 //!
 //! A [`ConcurrencyLayer`] takes a permit of a
-//! [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter) before it calls the service. It
+//! [`ConcurrencyLimiter`](tollgate_core::permits::ConcurrencyLimiter) before it calls the service. It
 //! gives the permit back when the body of the response ends, fails or is dropped. So a stream
 //! counts for as long as it lives.
 //!
@@ -45,15 +45,15 @@
 //! The response to a request that gets no permit is 429, because too many requests of its key are
 //! in flight. If all requests share a key, the limit protects the service: choose 503 with
 //! [`service_unavailable`](ConcurrencyBuilder::service_unavailable). In both cases `Retry-After` is
-//! an [estimate](tollgate::permits::PermitDenied::retry_after), because nobody knows when other
+//! an [estimate](tollgate_core::permits::PermitDenied::retry_after), because nobody knows when other
 //! requests end.
 //!
 //! # Lost permits
 //!
 //! A permit is lost when the store could not be reached for the whole
-//! [life](tollgate::permits::Concurrency::with_life) of the permit. With
-//! [`OnLoss::Finish`](tollgate::permits::OnLoss::Finish), the default, the request goes on. With
-//! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) it ends: before the response, the future
+//! [life](tollgate_core::permits::Concurrency::with_life) of the permit. With
+//! [`OnLoss::Finish`](tollgate_core::permits::OnLoss::Finish), the default, the request goes on. With
+//! [`OnLoss::Cancel`](tollgate_core::permits::OnLoss::Cancel) it ends: before the response, the future
 //! of the service is dropped, and the client receives 503. Later, the body ends with an error.
 
 // Everything about permits for requests is in this folder. Permits without HTTP are in the core.

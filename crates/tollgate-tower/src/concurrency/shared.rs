@@ -10,7 +10,7 @@ use std::{
 
 use http::{Response, request::Parts};
 use http_body::Body;
-use tollgate::{
+use tollgate_core::{
     Error, ErrorKind, Key,
     permits::{ConcurrencyLimiter, Permit, PermitDenied},
 };

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 /// The call is polled at once, so that the store receives it before any later check of this process.
 /// A call that is pending then goes on in a task of the tokio runtime of the caller. Outside of a
 /// runtime it is lost, and the first one is logged at `warn`. `is_in_process` is
-/// [`Limiter::is_in_process`](tollgate::Limiter::is_in_process): such a call ends at once, and needs
+/// [`Limiter::is_in_process`](tollgate_core::Limiter::is_in_process): such a call ends at once, and needs
 /// no runtime.
 ///
 /// ```

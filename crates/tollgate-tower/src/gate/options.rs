@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{Response, request::Parts};
-use tollgate::Decision;
+use tollgate_core::Decision;
 
 use crate::{
     headers::ResponseDetails,

@@ -10,7 +10,7 @@
 //!
 //! Calls to other services have a [guide of their own][outgoing].
 //!
-//! Read the [guide of `tollgate`](tollgate::guide) first. It is about whether to use these crates
+//! Read the [guide of `tollgate`](https://docs.rs/tollgate/latest/tollgate/guide/index.html) first. It is about whether to use these crates
 //! at all, algorithms, outages, and settings for production.
 //!
 //! The modules of the guide contain no code.

@@ -12,7 +12,7 @@ use super::text::{QuotaUnit, round_up, wait_began};
 ///
 /// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy.
 /// `OpenAi` and `Anthropic` describe one policy for each unit. In the other formats each header has
-/// one value. They describe the [strictest](tollgate::Decision::strictest) policy: the one with the
+/// one value. They describe the [strictest](tollgate_core::Decision::strictest) policy: the one with the
 /// longest wait, or else the one closest to exhaustion.
 /// [`header_formats`](crate::RateLimitBuilder::header_formats) combines formats.
 ///
@@ -167,7 +167,7 @@ pub enum HeaderFormat {
     /// limit headers name the policies and count down, so a guesser sees which limit to go around,
     /// and when to change the user. The problem document names the policies, too: use this format
     /// together with [`Empty`](crate::rejection::Empty), or with a response of your own. To hide one
-    /// policy among others, make it [`hidden`](tollgate::Policy::hidden). Everywhere else, send the
+    /// policy among others, make it [`hidden`](tollgate_core::Policy::hidden). Everywhere else, send the
     /// headers: clients that see their limits can keep to them.
     None,
 }
@@ -185,7 +185,7 @@ pub enum ResetFormat {
     /// second.
     ///
     /// The time is on the clock of the store. Where the store does not say [when it
-    /// decided](tollgate::Decision::decided_at), or its clock differs from that of this machine by a
+    /// decided](tollgate_core::Decision::decided_at), or its clock differs from that of this machine by a
     /// second or more, it is on the clock of this machine, which is read after the decision.
     Epoch,
 }

@@ -15,7 +15,7 @@ use std::{cmp::Reverse, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue};
-use tollgate::{Key, KeySecret};
+use tollgate_core::{Key, KeySecret};
 
 pub(crate) use header_format::HeaderFormats;
 pub use header_format::{HeaderFormat, ResetFormat};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::HeaderValue;
-use tollgate::{Policy, PolicySet, limiter::PolicyState};
+use tollgate_core::{Policy, PolicySet, limiter::PolicyState};
 
 /// Builds a header value. The values of two or three policies fit into the array.
 // Written by hand: with `SmallVec` an admitted request takes 7 % more instructions.

@@ -8,7 +8,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{self, Entry},
 };
-use tollgate::{Decision, ErrorKind, Policy, PolicySet, limiter::PolicyState};
+use tollgate_core::{Decision, ErrorKind, Policy, PolicySet, limiter::PolicyState};
 
 use super::{
     DEGRADED, HeaderLines, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, ResponseDetails,

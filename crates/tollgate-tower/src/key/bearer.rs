@@ -1,7 +1,7 @@
 //! The token of the header `Authorization: Bearer …` as the key. Other headers are read by `header`.
 
 use http::{HeaderValue, header, request::Parts};
-use tollgate::{Key, KeySecret};
+use tollgate_core::{Key, KeySecret};
 
 use super::extractor::{Extraction, KeyError, KeyExtractor};
 

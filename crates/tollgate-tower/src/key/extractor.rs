@@ -4,7 +4,7 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use http::{HeaderValue, StatusCode, request::Parts};
-use tollgate::Key;
+use tollgate_core::Key;
 
 /// The result of an extractor: a key, [`EXEMPT`], or an error.
 pub type Extraction = Result<Option<Key>, KeyError>;
@@ -83,7 +83,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// Use it to limit a request by two keys in one step, such as the address and the API key. A
     /// policy limits the key of this extractor. With
-    /// [`Policy::at_branch(2)`](tollgate::Policy::at_branch) it limits the key of `other`. A key
+    /// [`Policy::at_branch(2)`](tollgate_core::Policy::at_branch) it limits the key of `other`. A key
     /// has up to four branches. A request that one of the extractors exempts is exempt.
     ///
     /// A tuple of extractors joins their keys into one key instead.

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use http::request::Parts;
-use tollgate::Key;
+use tollgate_core::Key;
 
 use super::extractor::{Extraction, KeyError, KeyExtractor};
 

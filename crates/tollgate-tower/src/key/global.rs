@@ -2,7 +2,7 @@
 //! A key of the method or the route is in `route.rs`.
 
 use http::request::Parts;
-use tollgate::Key;
+use tollgate_core::Key;
 
 use super::extractor::{Extraction, KeyExtractor};
 

@@ -2,7 +2,7 @@
 //! Headers of proxies with addresses are in `forwarded/`.
 
 use http::{HeaderName, request::Parts};
-use tollgate::{Key, KeySecret};
+use tollgate_core::{Key, KeySecret};
 
 use super::extractor::{Extraction, KeyError, KeyExtractor};
 

@@ -1,4 +1,4 @@
-//! Extractors that find the [`Key`](tollgate::Key) of a request: each layer needs one.
+//! Extractors that find the [`Key`](tollgate_core::Key) of a request: each layer needs one.
 //!
 //! Requests with the same key share a quota. There is no default extractor. Choose one. Its page
 //! says how a client could avoid the limit. An extractor that asks for nothing is written by its

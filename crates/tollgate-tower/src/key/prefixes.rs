@@ -3,14 +3,14 @@
 
 use std::net::IpAddr;
 
-use tollgate::{Error, ErrorKind, Key};
+use tollgate_core::{Error, ErrorKind, Key};
 
 /// The networks by which an address is limited: prefix lengths in bits, the outermost network
 /// first.
 ///
 /// One network makes a key of one level. Several networks make a [nested](Key::child) key, with one
-/// level for each. A [`Policy`](tollgate::Policy) then limits the whole key, which is the innermost
-/// network, or an outer network with [`at_level`](tollgate::Policy::at_level).
+/// level for each. A [`Policy`](tollgate_core::Policy) then limits the whole key, which is the innermost
+/// network, or an outer network with [`at_level`](tollgate_core::Policy::at_level).
 ///
 /// Use nested networks against clients that own many addresses. The owner of an IPv6 /48 has 65 536
 /// networks of 64 bits, and each is a new key. A policy on the /48 limits all of them together. A

@@ -2,7 +2,7 @@
 //! Who asks is found by other extractors, such as those in `header.rs` and `peer.rs`.
 
 use http::request::Parts;
-use tollgate::Key;
+use tollgate_core::Key;
 
 #[cfg(feature = "axum")]
 use super::extractor::KeyError;

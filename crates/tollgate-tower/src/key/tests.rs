@@ -1,7 +1,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use http::{HeaderValue, Request, StatusCode, request::Parts};
-use tollgate::Key;
+use tollgate_core::Key;
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn the_name_of_a_header_is_in_lower_case() {
 
 #[test]
 fn a_bearer_token_is_a_digest_and_anything_else_is_401_with_a_challenge() {
-    let secret = tollgate::KeySecret::new("32 bytes that nobody else knows.");
+    let secret = tollgate_core::KeySecret::new("32 bytes that nobody else knows.");
     let key = Bearer::new(secret.clone());
     let sent = |value: &str| parts(|request| request.header("authorization", value));
     for (value, token) in [
@@ -111,7 +111,8 @@ fn a_status_of_ones_choice_is_that_of_a_missing_key_alone() {
         (401, &b"ApiKey"[..])
     );
     // The last one counts, as with a wrapper.
-    let twice = Bearer::new(tollgate::KeySecret::new("secret")).or_status(StatusCode::NOT_FOUND);
+    let twice =
+        Bearer::new(tollgate_core::KeySecret::new("secret")).or_status(StatusCode::NOT_FOUND);
     let error = twice.extract(&none).unwrap_err();
     assert_eq!((error.status().as_u16(), error.challenge()), (404, None));
     // Another extractor still finds a key, and a wrong set-up stays one.
@@ -142,7 +143,7 @@ fn a_missing_key_is_a_mistake_of_the_client() {
 
 #[test]
 fn a_header_with_a_secret_is_a_digest_of_its_value() {
-    let secret = tollgate::KeySecret::new("32 bytes that nobody else knows.");
+    let secret = tollgate_core::KeySecret::new("32 bytes that nobody else knows.");
     let parts = parts(|request| request.header("x-api-key", "acme"));
     let name = http::HeaderName::from_static("x-api-key");
     let plain = Header::from(name).extract(&parts).unwrap();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use http::request::Parts;
-use tollgate::{
+use tollgate_core::{
     Cost, Costs, Decision, Error, Key, Limiter, Policy, Priority,
     limiter::{Limited, LimiterFuture, leave_queues},
     reservation::Reservation,

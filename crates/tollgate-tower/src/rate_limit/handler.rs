@@ -4,7 +4,7 @@
 use std::{fmt, future::poll_fn, sync::Arc};
 
 use http::{Response, StatusCode, request::Parts};
-use tollgate::{Cost, Costs, Decision, Error, Key, Limiter};
+use tollgate_core::{Cost, Costs, Decision, Error, Key, Limiter};
 
 use crate::{
     charge::Due,
@@ -168,7 +168,7 @@ impl<B: 'static> HandlerLimiter<B> {
     ///
     /// Returns the response to a rejected request: 429 when it is denied, 413 when its cost never
     /// fits, 503 when the store did not decide and the limiter is
-    /// [closed](tollgate::Outage::Closed), and 500 when the key has too few levels for a policy.
+    /// [closed](tollgate_core::Outage::Closed), and 500 when the key has too few levels for a policy.
     pub fn check(
         &self,
         request: &mut Parts,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate::{
+use tollgate_core::{
     Cost, Costs, Customer, Decision, Enforcement, Error, Key, Limiter, Priority, limiter,
     store::StoreFuture,
 };
@@ -172,7 +172,7 @@ impl JointDecision {
     /// Creates a decision that rejects the request with 413, because a limit of `key` never has as
     /// many units.
     ///
-    /// `error` is that of the [check](tollgate::ErrorKind::CostExceedsBurst). In shadow mode the
+    /// `error` is that of the [check](tollgate_core::ErrorKind::CostExceedsBurst). In shadow mode the
     /// request passes.
     pub fn never_fits(key: Key, error: Error) -> Self {
         Self {
@@ -254,7 +254,7 @@ impl JointDecision {
     }
 
     /// Returns how long an allowed request waits for its turn in all
-    /// [queues](tollgate::Algorithm::LeakyBucket). A limit that is tried out delays nobody.
+    /// [queues](tollgate_core::Algorithm::LeakyBucket). A limit that is tried out delays nobody.
     pub(super) fn delay(&self) -> Duration {
         if !self.is_allowed {
             return Duration::ZERO;

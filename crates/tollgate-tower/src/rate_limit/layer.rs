@@ -25,12 +25,12 @@ use crate::{
 
 /// Limits the requests of a service.
 ///
-/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request
+/// Each request spends one unit of every policy of the [`Limiter`](tollgate_core::Limiter). A request
 /// that does not fit is [rejected](crate::rejection), and the service is not called. The response
 /// to each request that was checked carries the headers `RateLimit-Policy` and `RateLimit`, in the
 /// syntax of draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11.
 ///
-/// To limit something that is not an HTTP request, use the [`Limiter`](tollgate::Limiter) itself.
+/// To limit something that is not an HTTP request, use the [`Limiter`](tollgate_core::Limiter) itself.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -104,7 +104,7 @@ impl<K, R> LayerState<K, R> {
 impl<K: KeyExtractor> RateLimitLayer<K> {
     /// Creates a layer with the default options.
     ///
-    /// `limiters` is one [`Limiter`](tollgate::Limiter), or any other [`LimiterSource`]: tiers,
+    /// `limiters` is one [`Limiter`](tollgate_core::Limiter), or any other [`LimiterSource`]: tiers,
     /// limits that change while the service runs, or the limits of tenants. `key` finds the key of
     /// a request: it is a `K`.
     #[must_use]
@@ -127,7 +127,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # Panics
     ///
     /// When the requests have a [customer](Self::customer), and a limiter of the layer has no [fair
-    /// shares](tollgate::LimiterBuilder::fair_shares).
+    /// shares](tollgate_core::LimiterBuilder::fair_shares).
     #[must_use]
     pub fn build(self) -> RateLimitLayer<K, R> {
         let (limits, key, responder) = self.into_parts();

@@ -9,7 +9,7 @@ use quick_cache::{
     UnitWeighter,
     sync::{Cache, DefaultLifecycle},
 };
-use tollgate::{Decision, Key, Limiter, PolicySet};
+use tollgate_core::{Decision, Key, Limiter, PolicySet};
 
 use crate::{
     gate::GateOptions,

@@ -4,7 +4,7 @@
 use std::{mem, net::IpAddr, sync::Arc, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Customer, Enforcement, KeySecret, Limiter, Priority};
+use tollgate_core::{Cost, Costs, Customer, Enforcement, KeySecret, Limiter, Priority};
 
 use crate::{
     charge::FinalCost,

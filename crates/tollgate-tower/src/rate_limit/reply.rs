@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, reservation::Reservation};
+use tollgate_core::{Cost, Costs, Decision, Error, ErrorKind, Key, reservation::Reservation};
 
 use crate::{
     charge::{Charge, Charged},

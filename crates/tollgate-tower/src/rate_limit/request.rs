@@ -4,7 +4,7 @@
 use std::mem;
 
 use http::Response;
-use tollgate::{
+use tollgate_core::{
     Key,
     limiter::LimiterFuture,
     reservation::Reservation,

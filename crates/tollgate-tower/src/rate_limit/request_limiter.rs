@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::Request;
-use tollgate::{
+use tollgate_core::{
     Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store,
     store::{Check, CheckFuture},
 };

@@ -5,7 +5,7 @@
 use std::{any, collections::HashMap, fmt, hash::Hash};
 
 use http::request::Parts;
-use tollgate::{
+use tollgate_core::{
     Limiter, LimiterHandle,
     limiter::{Limited, LimiterFuture, Selection},
     store::StoreFuture,
@@ -214,7 +214,7 @@ impl LimiterSource {
     /// [`cost`](crate::RateLimitBuilder::cost), [`priority`](crate::RateLimitBuilder::priority) and
     /// [`enforcement`](crate::RateLimitBuilder::enforcement) from its [`JointCheck`]. When it finds
     /// no key, it returns a [`KeyError`]. When its future fails, the response is 413 for a cost
-    /// that never fits, 500 for [`ErrorKind::Config`](tollgate::ErrorKind::Config), and 503
+    /// that never fits, 500 for [`ErrorKind::Config`](tollgate_core::ErrorKind::Config), and 503
     /// otherwise.
     ///
     /// Options that need one key have no effect, and the layer logs them once at `warn`:
@@ -465,7 +465,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
     /// Creates tiers with a default limiter, for requests whose tier is missing or not listed.
     ///
     /// The default, like the limiter of each tier, may be any [`LimiterSource`], such as a
-    /// [`LimiterHandle`](tollgate::LimiterHandle) or the limits of tenants.
+    /// [`LimiterHandle`](tollgate_core::LimiterHandle) or the limits of tenants.
     pub fn new(default: impl Into<LimiterSource>) -> Self {
         let mut tiers = Self::strict();
         tiers.default = Ok(default.into().add_to(&mut tiers.limiters));

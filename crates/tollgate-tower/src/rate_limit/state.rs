@@ -13,7 +13,7 @@ use std::{
 };
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
-use tollgate::{
+use tollgate_core::{
     Error, ErrorKind,
     limiter::{Limited, PolicyState},
 };
@@ -79,10 +79,10 @@ use crate::{
 /// bucket, has none. `rate` is the policy with the smallest part left. Of two policies with the same
 /// name, only the one with fewer units left is a resource.
 ///
-/// - A [hidden](tollgate::Policy::hidden) policy is no resource.
-/// - A [leased](tollgate::Policy::leased) policy shows the state of the store: units that replicas
+/// - A [hidden](tollgate_core::Policy::hidden) policy is no resource.
+/// - A [leased](tollgate_core::Policy::leased) policy shows the state of the store: units that replicas
 ///   hold count as used.
-/// - A [lockout](tollgate::Policy::lockout) shows the failures that are left. During a lockout none
+/// - A [lockout](tollgate_core::Policy::lockout) shows the failures that are left. During a lockout none
 ///   is left, and the reset is the end of the lockout.
 /// - Concurrent requests are no units, so a [`ConcurrencyLayer`](crate::ConcurrencyLayer) shows
 ///   nothing.
@@ -92,7 +92,7 @@ use crate::{
 /// `GET`, `HEAD` and `OPTIONS` are allowed: the response to other methods is 405. The service
 /// rejects a request that the layer would reject without a check, with the same
 /// [responder](crate::rejection): for example with 400 when the key is missing. In an outage of the
-/// store it responds with 503, whatever the [`Outage`](tollgate::Outage) of the limiter is. A
+/// store it responds with 503, whatever the [`Outage`](tollgate_core::Outage) of the limiter is. A
 /// [decider](crate::LimiterSource::from_decider) decides a [look](crate::JointCheck::is_look), at a
 /// cost of zero.
 ///

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
-use tollgate::Policy;
+use tollgate_core::Policy;
 
 use super::{
     reason::{Reason, Rejection},
@@ -16,9 +16,9 @@ use crate::headers::number_value;
 ///
 /// A denial has the type `quota-exceeded` and lists the `violated-policies`, as
 /// draft-ietf-httpapi-ratelimit-headers describes. A request without a permit has the same type. The
-/// denial of a [lockout](tollgate::Policy::lockout) has the type `abnormal-usage-detected` of the
+/// denial of a [lockout](tollgate_core::Policy::lockout) has the type `abnormal-usage-detected` of the
 /// same draft, and an overload has `temporary-reduced-capacity`. The document never contains the
-/// key, and it never names a [hidden](tollgate::Policy::hidden) policy.
+/// key, and it never names a [hidden](tollgate_core::Policy::hidden) policy.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -350,7 +350,7 @@ mod tests {
     use std::time::Duration;
 
     use http::Request;
-    use tollgate::{Limiter, MemoryStore, PolicySet, Quota, store::Clock};
+    use tollgate_core::{Limiter, MemoryStore, PolicySet, Quota, store::Clock};
 
     use super::*;
 

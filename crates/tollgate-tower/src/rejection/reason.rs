@@ -5,7 +5,7 @@ use std::{error, fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{
+use tollgate_core::{
     Algorithm, Decision, Error, ErrorKind, Policy, limiter::PolicyState, permits::PermitDenied,
 };
 
@@ -37,8 +37,8 @@ pub struct Rejection<'a> {
 pub enum Reason<'a> {
     /// The quota is spent. If several limits deny, this is the decision with the longest wait.
     Denied(&'a Decision),
-    /// A limit has an [amount of 0](tollgate::Quota::is_blocked): the tenant is
-    /// [suspended](tollgate::limiter::Selection::Blocked), or a rule allows 0 requests.
+    /// A limit has an [amount of 0](tollgate_core::Quota::is_blocked): the tenant is
+    /// [suspended](tollgate_core::limiter::Selection::Blocked), or a rule allows 0 requests.
     Blocked,
     /// The client is in a [denied network](crate::RateLimitBuilder::networks).
     Forbidden,
@@ -50,8 +50,8 @@ pub enum Reason<'a> {
     /// can be limited.
     Misconfigured(&'a KeyError),
     /// There is no decision. Most often, the store did not answer, and the limiter is
-    /// [closed](tollgate::Outage::Closed) in an outage. The other causes are limits of a tenant
-    /// that [could not be fetched](tollgate::tenants::SourceOutage::Closed), and a [lost
+    /// [closed](tollgate_core::Outage::Closed) in an outage. The other causes are limits of a tenant
+    /// that [could not be fetched](tollgate_core::tenants::SourceOutage::Closed), and a [lost
     /// permit](crate::concurrency#lost-permits).
     Unavailable(&'a Error),
     /// The key holds as many permits as it may: too many of its requests are in flight. A
@@ -231,7 +231,7 @@ impl<'a> Rejection<'a> {
         states.any(|state| state.is_exceeded() && state.policy().is_hidden())
     }
 
-    /// Returns whether a [lockout](tollgate::Policy::lockout) denies the request: its client has
+    /// Returns whether a [lockout](tollgate_core::Policy::lockout) denies the request: its client has
     /// failed too often.
     pub(super) fn is_locked_out(&self) -> bool {
         let mut violated = self.violated();
@@ -309,7 +309,7 @@ impl Overload {
     /// It is an estimate, unlike the wait for a quota: nobody knows when a service is less busy. An
     /// adaptive limiter returns the mean latency of the last window, or the length of a window if
     /// that is longer. A concurrency limit returns [its own
-    /// estimate](tollgate::permits::PermitDenied::retry_after).
+    /// estimate](tollgate_core::permits::PermitDenied::retry_after).
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.retry_after

@@ -45,7 +45,7 @@
 //! | [`RequestLimiter::wait`] | waits for its turn. The socket is not read meanwhile, so the client is slowed down by TCP. A message whose turn would come too late closes the socket, or is dropped |
 //! | [`drop_denied`](LimitedSocket::drop_denied) | is dropped and [counted](LimitedSocket::dropped). Your closure receives it |
 //!
-//! In a [leaky bucket](tollgate::Policy::leaky_bucket) a message waits with and without an option.
+//! In a [leaky bucket](tollgate_core::Policy::leaky_bucket) a message waits with and without an option.
 //! If the layer is in [shadow mode](crate::RateLimitBuilder::shadow), each message passes at once,
 //! and so does each message of an [exempt](crate::RateLimitBuilder::exempt) request. Messages have
 //! the [priority](crate::RateLimitBuilder::priority) of their request.
@@ -57,7 +57,7 @@
 //! | 1008 | the limit is exceeded, or blocked |
 //! | 1009 | the cost of the message is above the burst of a policy: it would never fit. With `drop_denied` it is dropped |
 //! | 1011 | the limiter is misconfigured: the key has too few levels, or no runtime has been started |
-//! | 1013 | the store did not decide, and the limiter is [closed](tollgate::Outage::Closed) in an outage. With any other `Outage` the limiter decides itself |
+//! | 1013 | the store did not decide, and the limiter is [closed](tollgate_core::Outage::Closed) in an outage. With any other `Outage` the limiter decides itself |
 //!
 //! [`close_with`](LimitedSocket::close_with) chooses another code or reason. After the close frame,
 //! the socket waits for the close frame of the client, for up to 2 s, and discards all other
@@ -94,7 +94,7 @@ use axum::{
 };
 use futures_core::{FusedStream, Stream};
 use futures_sink::Sink;
-use tollgate::{Cost, store::CheckFuture};
+use tollgate_core::{Cost, store::CheckFuture};
 
 use crate::RequestLimiter;
 use closing::Closing;

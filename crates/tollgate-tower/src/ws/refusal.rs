@@ -4,7 +4,7 @@
 use std::{error, fmt};
 
 use axum::extract::ws::{CloseFrame, close_code};
-use tollgate::{Decision, Error, ErrorKind};
+use tollgate_core::{Decision, Error, ErrorKind};
 
 use crate::headers::round_up;
 
@@ -101,7 +101,7 @@ impl error::Error for Refusal {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
+    use tollgate_core::{Limiter, MemoryStore, Policy, Quota, store::Clock};
 
     use super::*;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use tollgate::{Cost, Costs, Decision, Limiter};
+use tollgate_core::{Cost, Costs, Decision, Limiter};
 
 use super::RateLimitBuilder;
 use crate::{
@@ -87,11 +87,11 @@ impl<K, R> RateLimitBuilder<K, R> {
         builder
     }
 
-    /// Clears the [lockouts](tollgate::Policy::lockout) of the key after responses with a matching
+    /// Clears the [lockouts](tollgate_core::Policy::lockout) of the key after responses with a matching
     /// status.
     ///
     /// The failures and the lockouts of the key are forgotten, as by
-    /// [`Limiter::reset`](tollgate::Limiter::reset). Policies of other algorithms do not change.
+    /// [`Limiter::reset`](tollgate_core::Limiter::reset). Policies of other algorithms do not change.
     /// Charge the failures with [`charge_on`](Self::charge_on) or
     /// [`charge_after`](Self::charge_after).
     ///
@@ -184,7 +184,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// is refunded.
     ///
     /// The closure receives the [`Outcome`] and the decision. Each state of the decision has its
-    /// initial [cost](tollgate::limiter::PolicyState::cost). A policy that the result does not name
+    /// initial [cost](tollgate_core::limiter::PolicyState::cost). A policy that the result does not name
     /// keeps its initial charge. The option replaces [`final_cost`](Self::final_cost), and
     /// otherwise works in the same way.
     pub fn final_costs<C: Into<Costs>>(

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use tollgate::KeySecret;
+use tollgate_core::KeySecret;
 
 use super::RateLimitBuilder;
 use crate::headers::{HeaderFormat, HeaderFormats, HeaderOptions, QuotaUnit};
@@ -96,7 +96,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// `RateLimit`.
     ///
     /// Requests with the same partition key share a quota. The parameter is the first 9 bytes of
-    /// the [digest](tollgate::Key::digest) of the key with `secret`, so it does not show the key.
+    /// the [digest](tollgate_core::Key::digest) of the key with `secret`, so it does not show the key.
     /// Use the same secret in all replicas. Other formats than [`Ietf08`](HeaderFormat::Ietf08)
     /// have no partition keys.
     ///
@@ -141,9 +141,9 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Marks responses that were decided without the store. The default is `false`.
     ///
     /// The header `Tollgate-Degraded` then has the reason: one of the words of
-    /// [`ErrorKind::as_str`](tollgate::ErrorKind::as_str), such as `timeout` or `breaker`.
+    /// [`ErrorKind::as_str`](tollgate_core::ErrorKind::as_str), such as `timeout` or `breaker`.
     /// Responses to admitted and denied requests carry it, and so does the 503 of a
-    /// [closed](tollgate::Outage::Closed) limiter. Clients and tests then see that the numbers are
+    /// [closed](tollgate_core::Outage::Closed) limiter. Clients and tests then see that the numbers are
     /// those of one replica. The header shows the state of your servers to strangers, so turn it on
     /// for internal services only. With [`expose_headers`](Self::expose_headers), scripts in
     /// browsers may read it.

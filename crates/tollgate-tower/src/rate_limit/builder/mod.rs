@@ -8,7 +8,7 @@ mod headers;
 use std::{fmt, net::IpAddr, num::NonZeroU32, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Customer, Enforcement, Priority};
+use tollgate_core::{Cost, Costs, Customer, Enforcement, Priority};
 
 use crate::{
     gate::{GateOptions, is_no_layer},
@@ -124,7 +124,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// their request.
     ///
     /// Choose the priority by what the client cannot choose: the route, or the plan of an
-    /// authenticated caller. A [leased](tollgate::Policy::leased) policy has no priorities: the
+    /// authenticated caller. A [leased](tollgate_core::Policy::leased) policy has no priorities: the
     /// response is 500, and the mistake is logged once. The checks of a `RequestLimiter` with such
     /// a policy fail.
     ///
@@ -164,7 +164,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     }
 
     /// Sets whose request it is, for a limiter with [fair
-    /// shares](tollgate::LimiterBuilder::fair_shares): each customer gets the same share of it.
+    /// shares](tollgate_core::LimiterBuilder::fair_shares): each customer gets the same share of it.
     ///
     /// The key of the layer says what customers share. Take a customer that a client cannot make
     /// up. Requests whose customer is not found have the share of one customer together.
@@ -294,11 +294,11 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// Requests with the same key pass in the order of their arrival. A request is denied at once
     /// if it would have to wait for longer than `max`, or if [too many requests
-    /// wait](tollgate::LimiterBuilder::max_waiting).
-    /// [`CheckBuilder::wait`](tollgate::limiter::CheckBuilder::wait) says which policies keep the
+    /// wait](tollgate_core::LimiterBuilder::max_waiting).
+    /// [`CheckBuilder::wait`](tollgate_core::limiter::CheckBuilder::wait) says which policies keep the
     /// order over all replicas, and how the burst and `max` relate.
     ///
-    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The
+    /// A [leaky bucket](tollgate_core::Algorithm::LeakyBucket) is a queue that all replicas share. The
     /// layer delays the requests that it admits, with and without this option. With it, no request
     /// waits in the bucket for longer than `max`, also none that [reserves](Self::reserve).
     ///
@@ -308,7 +308,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// passes unused.
     ///
     /// In a test that pauses the time of tokio, build the store with
-    /// [`Clock::tokio`](tollgate::store::Clock::tokio).
+    /// [`Clock::tokio`](tollgate_core::store::Clock::tokio).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -349,7 +349,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Requests that would be denied appear in the log at `debug`, in the metrics with the outcome
     /// `shadowed`, and in the [`Decisions`](crate::Decisions).
     ///
-    /// A trial delays nobody. In a [leaky bucket](tollgate::Algorithm::LeakyBucket), requests have
+    /// A trial delays nobody. In a [leaky bucket](tollgate_core::Algorithm::LeakyBucket), requests have
     /// their places in the queue and pass at once. With [`wait`](Self::wait), a request that would
     /// wait for quota counts as denied.
     #[doc(alias = "dry run")]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::request::Parts;
-use tollgate::{Costs, Key};
+use tollgate_core::{Costs, Key};
 
 use super::{metered::MeteredReservation, options::ReserveOptions};
 use crate::rate_limit::handler::{Admitted, HandlerLimiter, Rejected};

@@ -10,7 +10,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate::Costs;
+use tollgate_core::Costs;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -86,7 +86,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes
     /// of an upload, rows of an export. The closure computes the estimate from the head of the
-    /// request. It returns one [`Cost`](tollgate::Cost) for all policies, or [`Costs`] for each.
+    /// request. It returns one [`Cost`](tollgate_core::Cost) for all policies, or [`Costs`] for each.
     /// The service counts with the [`Meter`](crate::Meter) in the extensions of the request. The
     /// module [`reservation`](crate::rate_limit::reservation) lists what each end of a request
     /// costs, and [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an

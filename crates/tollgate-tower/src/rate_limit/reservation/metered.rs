@@ -5,7 +5,7 @@
 use std::fmt;
 
 use tokio::runtime::Handle;
-use tollgate::{
+use tollgate_core::{
     Cost, Costs, Decision, Error, Limiter,
     reservation::{Reservation, Settlement},
 };

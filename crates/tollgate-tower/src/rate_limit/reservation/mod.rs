@@ -16,7 +16,7 @@
 //!
 //! If a service fails before it spends anything, let it set its meter to 0: nothing is charged
 //! then. Each policy has a count of its own. A policy without a count keeps its part of the
-//! estimate. If the estimate [cascades](tollgate::Costs::cascading), set the count for all policies
+//! estimate. If the estimate [cascades](tollgate_core::Costs::cascading), set the count for all policies
 //! to the sum. The meter of an [exempt](crate::RateLimitBuilder::exempt) request counts nothing.
 //!
 //! Units that are counted after the end are not charged. For work that goes on after the client has

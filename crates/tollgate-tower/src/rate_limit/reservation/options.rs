@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::request::Parts;
-use tollgate::{Costs, Key, Limiter, reservation::Reservation, store::StoreFuture};
+use tollgate_core::{Costs, Key, Limiter, reservation::Reservation, store::StoreFuture};
 
 /// Computes the estimate of a request from its head.
 pub(crate) type EstimateOf = Box<dyn Fn(&Parts) -> Costs + Send + Sync>;
