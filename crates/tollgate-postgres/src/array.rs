@@ -4,7 +4,7 @@
 use std::error::Error as StdError;
 
 use tokio_postgres::types::{FromSql, Type};
-use tollgate::Error;
+use tollgate_core::Error;
 
 use crate::error::not_valid;
 
@@ -21,7 +21,7 @@ impl<'a> Array<'a> {
     ///
     /// # Errors
     ///
-    /// [`Protocol`](tollgate::ErrorKind::Protocol) when there are more, or the bytes are no array.
+    /// [`Protocol`](tollgate_core::ErrorKind::Protocol) when there are more, or the bytes are no array.
     pub(crate) fn elements(&self, most: usize) -> Result<Vec<Option<&'a [u8]>>, Error> {
         if self.count > most {
             return Err(not_valid());

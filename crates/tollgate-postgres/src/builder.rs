@@ -8,11 +8,11 @@ use deadpool_postgres::{
     Runtime, Timeouts,
 };
 use tokio_postgres::config::{Config, TargetSessionAttrs};
-use tollgate::{
+use tollgate_core::{
     Error, ErrorKind, Store,
-    credentials::Provider,
-    store::{Clock, Scheme, StoreFuture},
+    store::{Clock, StoreFuture},
 };
+use tollgate_remote::{Scheme, credentials::Provider};
 
 use crate::{
     Durability, PostgresStore, database::Database, dial::Dialer, replies::ReplyBound, table::Table,
@@ -84,7 +84,7 @@ impl PostgresStore {
     }
 
     /// Creates a store that connects with its first use. Until the server answers, the
-    /// [`Outage`](tollgate::Outage) of each limiter decides.
+    /// [`Outage`](tollgate_core::Outage) of each limiter decides.
     ///
     /// ```
     /// use tollgate_postgres::PostgresStore;
@@ -173,7 +173,7 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Sets what is asked for user and password, where they [change](tollgate::credentials). The
+    /// Sets what is asked for user and password, where they [change](tollgate_remote::credentials). The
     /// URL may name the user. PostgreSQL asks for a password when a connection begins, so those
     /// that are up remain.
     ///
@@ -359,7 +359,7 @@ impl PostgresStoreBuilder {
     }
 }
 
-/// Lets [`tollgate::open`] and [`tollgate::connect`] take `postgres://` URLs. Call it once, before
+/// Lets `tollgate::open` and `tollgate::connect` take `postgres://` URLs. Call it once, before
 /// them.
 ///
 /// ```
@@ -367,7 +367,7 @@ impl PostgresStoreBuilder {
 /// assert!(tollgate::open("postgres://app@127.0.0.1/shop").is_ok());
 /// ```
 pub fn register() {
-    tollgate::store::register(Scheme {
+    tollgate_remote::register(Scheme {
         names: &["postgres", "postgresql"],
         open: |url| Ok(Arc::new(PostgresStore::open(url)?)),
         connect: |url| {

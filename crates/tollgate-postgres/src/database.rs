@@ -18,11 +18,8 @@ use tokio::{
     time::sleep,
 };
 use tokio_postgres::types::{FromSql, ToSql};
-use tollgate::{
-    Error, ErrorKind,
-    credentials::Provider,
-    store::{Change, Clock, KeyValue, Snapshot},
-};
+use tollgate_core::{Error, ErrorKind, store::Clock};
+use tollgate_remote::{Change, KeyValue, Snapshot, credentials::Provider};
 
 use crate::{
     array::Array,

@@ -20,10 +20,8 @@ use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, NoTls, SimpleQueryMessage,
     config::{Host, SslMode, SslNegotiation},
 };
-use tollgate::{
-    ErrorKind, ForeignText,
-    credentials::{Credentials, Provider},
-};
+use tollgate_core::{ErrorKind, ForeignText};
+use tollgate_remote::credentials::{Credentials, Provider};
 
 use crate::{
     error::sorted,
@@ -76,7 +74,7 @@ impl Dialer {
         config: &Config,
         provider: Option<Provider>,
         bound: ReplyBound,
-    ) -> Result<Self, tollgate::Error> {
+    ) -> Result<Self, tollgate_core::Error> {
         let tls = Tls::new(config)?;
         Ok(Self {
             tls,

@@ -5,7 +5,7 @@ use std::{error::Error as _, fmt, io};
 
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::{DbError, SqlState};
-use tollgate::{Error, ErrorKind, ForeignText};
+use tollgate_core::{Error, ErrorKind, ForeignText};
 
 /// An error that is known here, on its way through the client library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

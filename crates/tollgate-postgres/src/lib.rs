@@ -1,6 +1,6 @@
 //! Rate limits that all replicas of a service share, counted in PostgreSQL.
 //!
-//! A [`PostgresStore`] is a [`Store`](tollgate::Store) for the limiters of `tollgate`: the same
+//! A [`PostgresStore`] is a [`Store`](tollgate_core::Store) for the limiters of `tollgate`: the same
 //! algorithms decide, and keep the same laws. Use it where there is a database and no Redis. A
 //! [`RedisStore`](https://docs.rs/tollgate/latest/tollgate/struct.RedisStore.html) decides faster,
 //! and leases units.

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use tokio_postgres::types::Type;
-use tollgate::ErrorKind;
+use tollgate_core::ErrorKind;
 
 use crate::error::Known;
 

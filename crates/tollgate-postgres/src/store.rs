@@ -4,10 +4,11 @@
 
 use std::{fmt, num::NonZeroUsize, time::Duration};
 
-use tollgate::{
+use tollgate_core::{
     Decision, Error, Store,
-    store::{Check, CheckFuture, KeyValue, KeyValueStore, StoreFuture},
+    store::{Check, CheckFuture, StoreFuture},
 };
+use tollgate_remote::{KeyValue, KeyValueStore};
 
 use crate::{
     database::Database,
@@ -31,7 +32,7 @@ impl PostgresStore {
     /// Returns whether checks are sent to the server.
     ///
     /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. The
-    /// [`Outage`](tollgate::Outage) of the limiter then decides all checks at once, until the
+    /// [`Outage`](tollgate_core::Outage) of the limiter then decides all checks at once, until the
     /// server answers a background probe.
     #[must_use]
     pub fn is_available(&self) -> bool {

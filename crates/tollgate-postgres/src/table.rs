@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use tollgate::{Error, ErrorKind};
+use tollgate_core::{Error, ErrorKind};
 
 /// A row of the table: what is stored under a key.
 #[derive(Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tokio_postgres::{
     config::{SslMode, SslNegotiation},
     tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
 };
-use tollgate::{Error, ErrorKind};
+use tollgate_core::{Error, ErrorKind};
 
 use crate::{
     replies::ReplyBound,
@@ -85,7 +85,7 @@ mod asks {
         tls::{MakeTlsConnect, TlsConnect},
     };
     use tokio_postgres_rustls::MakeRustlsConnect;
-    use tollgate::{Error, ErrorKind};
+    use tollgate_core::{Error, ErrorKind};
 
     use super::{Link, Plain};
     use crate::{error::Known, replies::NOT_VALID};
