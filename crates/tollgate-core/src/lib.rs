@@ -21,6 +21,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
+mod debug_fields;
 mod error;
 pub mod limiter;
 mod lock;

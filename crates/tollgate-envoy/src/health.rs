@@ -1,12 +1,9 @@
 //! Whether the service can decide requests, and how it reports that over gRPC and HTTP.
 //! Who sets it is in `command/`: the store, the rules and the signals each have a task there.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
 };
 
 use tokio::sync::Mutex;
@@ -100,10 +97,4 @@ impl Health {
     }
 }
 
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health")
-            .field("is_healthy", &self.is_healthy())
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { Health: is_healthy = .is_healthy(), .. }

@@ -1,7 +1,7 @@
 //! The layer for outgoing calls and its builder, which turns the options into the parts.
 //! What happens to a call is in `service.rs`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tollgate_core::Limiter;
 use tollgate_tower::{
@@ -79,13 +79,7 @@ impl<K, C, R> Clone for OutgoingLayer<K, C, R> {
     }
 }
 
-impl<K, C, R> fmt::Debug for OutgoingLayer<K, C, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingLayer")
-            .field("limiter", &self.shared.queue.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { OutgoingLayer<K, C, R>: limiter = .shared.queue.limiter, .. }
 
 /// Builds an [`OutgoingLayer`] with options.
 ///
@@ -278,10 +272,4 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
     }
 }
 
-impl<K, C, R> fmt::Debug for OutgoingBuilder<K, C, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingBuilder")
-            .field("limiter", &self.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { OutgoingBuilder<K, C, R>: limiter, .. }

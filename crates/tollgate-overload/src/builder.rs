@@ -1,7 +1,7 @@
 //! The options of the layer: classes, signals, exemptions, answers.
 //! Options of the limit itself stand with it, in `limiter.rs`.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use http::request::Parts;
 
@@ -147,10 +147,4 @@ impl<R> AdaptiveBuilder<R> {
     }
 }
 
-impl<R> fmt::Debug for AdaptiveBuilder<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptiveBuilder")
-            .field("limiter", &self.shared.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { AdaptiveBuilder<R>: limiter = .shared.limiter, .. }

@@ -3,7 +3,6 @@
 
 use std::{
     convert::Infallible,
-    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -106,13 +105,7 @@ impl<R> Clone for AdaptiveLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for AdaptiveLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptiveLayer")
-            .field("limiter", &self.shared.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { AdaptiveLayer<R>: limiter = .shared.limiter, .. }
 
 /// Limits the requests in flight of an inner service. [`AdaptiveLayer`] creates it.
 pub type AdaptiveLimit<S, R = Problem> = Gated<S, AdaptiveLayer<R>>;

@@ -4,7 +4,6 @@
 
 use std::{
     borrow::Cow,
-    fmt,
     ops::RangeInclusive,
     sync::{
         Arc, Mutex, TryLockError,
@@ -246,14 +245,7 @@ impl Default for AdaptiveLimiter {
     }
 }
 
-impl fmt::Debug for AdaptiveLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptiveLimiter")
-            .field("limit", &self.limit())
-            .field("in_flight", &self.in_flight())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { AdaptiveLimiter: limit = .limit(), in_flight = .in_flight(), .. }
 
 /// Builds an [`AdaptiveLimiter`](crate::AdaptiveLimiter) with options.
 ///

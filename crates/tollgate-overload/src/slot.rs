@@ -1,8 +1,6 @@
 //! The place of one request in flight: it measures the latency, and ends the request exactly once.
 //! Whether there is a free place is decided in `limiter.rs`.
 
-use std::fmt;
-
 use http::HeaderMap;
 use tollgate_tower::{
     body::{BodyEnd, BodyGuard},
@@ -129,11 +127,4 @@ impl BodyGuard for Slot {
     }
 }
 
-impl fmt::Debug for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("limiter", &self.limiter)
-            .field("in_flight", &self.in_flight)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { Slot: limiter, in_flight, .. }

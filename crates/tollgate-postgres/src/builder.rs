@@ -1,7 +1,7 @@
 //! The options of a store, and how its connections are made.
 //! What a store does once it is built is in `store.rs`, what runs on a connection in `database.rs`.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, PoolConfig, RecyclingMethod,
@@ -388,15 +388,8 @@ fn config_error() -> Error {
     config("the pool of connections to postgres cannot be built")
 }
 
-impl fmt::Debug for PostgresStoreBuilder {
-    /// Leaves out the URL, which may contain a password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStoreBuilder")
-            .field("table", &self.table)
-            .field("connections", &self.connections)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the URL, which may contain a password.
+tollgate_core::debug_fields! { PostgresStoreBuilder: table, connections, .. }
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //! migrations need.
 //! Options are in `builder.rs`. What reaches the server is in `database.rs`.
 
-use std::{fmt, num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, time::Duration};
 
 use tollgate_core::{
     Decision, Error, Store,
@@ -130,10 +130,4 @@ impl Store for PostgresStore {
     }
 }
 
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore")
-            .field("table", &self.0.backend().table())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { PostgresStore: table = .0.backend().table(), .. }

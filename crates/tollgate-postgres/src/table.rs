@@ -1,8 +1,6 @@
 //! The table: its name, the SQL that makes it, and the statements that run on it.
 //! Nothing here talks to a server: that is in `database.rs`.
 
-use std::fmt;
-
 use tollgate_core::{Error, ErrorKind};
 
 /// A row of the table: what is stored under a key.
@@ -17,15 +15,8 @@ pub struct Row {
     pub expires_ms: u64,
 }
 
-impl fmt::Debug for Row {
-    /// Leaves out the key and the value: both may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Row")
-            .field("bytes", &self.value.len())
-            .field("expires_ms", &self.expires_ms)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key and the value: both may identify a person.
+tollgate_core::debug_fields! { Row: bytes = .value.len(), expires_ms, .. }
 
 /// Says what becomes of the counts when the server crashes.
 ///

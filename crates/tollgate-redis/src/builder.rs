@@ -1,7 +1,7 @@
 //! The options of a store, and how its connections are put together from a source.
 //! The forms of sources are in `source.rs`, options in a URL in `url_options.rs`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
@@ -428,11 +428,4 @@ fn settings(url: &str) -> Result<ConnectionInfo, Error> {
     Ok(info.set_tcp_settings(tcp).set_redis_settings(redis))
 }
 
-impl fmt::Debug for RedisStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder")
-            .field("source", &self.source)
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { RedisStoreBuilder: source, prefix, .. }

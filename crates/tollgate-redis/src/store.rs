@@ -1,7 +1,7 @@
 //! The store that users hold: for each call of the trait, what needs no server, and what is sent.
 //! Options are in `builder.rs`. The way to a server begins in `backend.rs`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -461,13 +461,8 @@ impl Store for RedisStore {
     }
 }
 
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("prefix", &self.backend().prefix)
-            .field("servers", &self.backend().servers)
-            .finish_non_exhaustive()
-    }
+tollgate_core::debug_fields! {
+    RedisStore: prefix = .backend().prefix, servers = .backend().servers, ..
 }
 
 #[cfg(test)]

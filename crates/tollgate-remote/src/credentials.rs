@@ -108,13 +108,7 @@ impl Credentials {
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("renew_after", &self.renew_after)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { Credentials: renew_after, .. }
 
 /// Is asked for [`Credentials`]. Clones share what they know, so that all connections of a store
 /// cost one question.

@@ -77,14 +77,7 @@ impl fmt::Display for RuleErrors {
     }
 }
 
-impl fmt::Debug for RuleErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleErrors")
-            .field("count", &self.count)
-            .field("errors", &self.errors)
-            .finish()
-    }
-}
+tollgate::debug_fields! { RuleErrors: count, errors }
 
 impl std::error::Error for RuleErrors {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -285,14 +278,7 @@ impl fmt::Display for RuleError {
     }
 }
 
-impl fmt::Debug for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleError")
-            .field("kind", &self.kind)
-            .field("message", &self.to_string())
-            .finish()
-    }
-}
+tollgate::debug_fields! { RuleError: kind, message = .to_string() }
 
 impl std::error::Error for RuleError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

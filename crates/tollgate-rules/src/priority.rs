@@ -1,8 +1,6 @@
 //! The classes that rank the requests of a domain.
 //! They are read in `compile/priorities.rs`, and the ceilings are kept by the store.
 
-use std::fmt;
-
 use tollgate::Priority;
 
 use crate::{Descriptor, pattern::Pattern, rule::Origin};
@@ -89,14 +87,7 @@ impl PriorityClass {
     }
 }
 
-impl fmt::Debug for PriorityClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PriorityClass")
-            .field("name", &self.name)
-            .field("priority", &self.priority)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { PriorityClass: name, priority, .. }
 
 /// Selects requests by an entry of their descriptors.
 pub(crate) struct EntrySelector {

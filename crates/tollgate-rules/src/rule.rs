@@ -288,12 +288,4 @@ impl Rule {
     }
 }
 
-impl fmt::Debug for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule")
-            .field("metric_name", &self.metric)
-            .field("limit", &self.limit)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { Rule: metric_name = .metric, limit, name, .. }

@@ -2,7 +2,7 @@
 //! A key that contains the method is in `key/method.rs`, labels for a single limiter in
 //! `metric_labels.rs`.
 
-use std::{collections::HashSet, fmt};
+use std::collections::HashSet;
 
 use tollgate_tower::{LimiterSource, TieredLimiters};
 
@@ -114,11 +114,4 @@ impl From<MethodLimiters> for LimiterSource {
     }
 }
 
-impl fmt::Debug for MethodLimiters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MethodLimiters")
-            .field("default", &self.default)
-            .field("named", &self.named)
-            .finish()
-    }
-}
+tollgate::debug_fields! { MethodLimiters: default, named }

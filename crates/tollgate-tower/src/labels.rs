@@ -1,7 +1,7 @@
 //! Labels of metrics that are listed in advance, so that a client can add none.
 //! The series that have them are in `metrics.rs`.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::request::Parts;
 
@@ -88,11 +88,4 @@ impl MetricLabels {
     }
 }
 
-impl fmt::Debug for MetricLabels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetricLabels")
-            .field("names", &self.names)
-            .field("values", &self.values)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { MetricLabels: names, values, .. }

@@ -135,7 +135,7 @@ pub use tollgate_core::test_util;
 pub use tollgate_core::{
     Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Error, ErrorKind, ForeignText,
     Key, KeySecret, Lease, Limiter, LimiterBuilder, LimiterHandle, MemoryStore, Outage, Policy,
-    PolicySet, Priority, Quota, Store, limiter, permits, reservation, tenants,
+    PolicySet, Priority, Quota, Store, debug_fields, limiter, permits, reservation, tenants,
 };
 #[cfg(feature = "calendar")]
 #[doc(inline)]

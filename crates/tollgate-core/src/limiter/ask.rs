@@ -2,7 +2,7 @@
 //! Waiting is in `wait/`, reservations in `reservation.rs`. The call of the store itself is in
 //! `mod.rs`.
 
-use std::{borrow::Cow, fmt, future::IntoFuture, sync::Arc, time::Duration};
+use std::{borrow::Cow, future::IntoFuture, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner, wait};
 use crate::{
@@ -566,31 +566,11 @@ impl LimiterInner {
     }
 }
 
-/// Leaves out the key and the tag, which may identify a person.
-impl fmt::Debug for CheckBuilder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckBuilder")
-            .field("costs", &self.costs)
-            .field("max_wait", &self.max_wait)
-            .field("is_queued", &self.is_queued)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key and the tag, which may identify a person.
+crate::debug_fields! { CheckBuilder<'a>: costs, max_wait, is_queued, .. }
 
-/// Leaves out the key, which may identify a person.
-impl fmt::Debug for PeekBuilder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeekBuilder")
-            .field("costs", &self.costs)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key, which may identify a person.
+crate::debug_fields! { PeekBuilder<'a>: costs, .. }
 
-/// Leaves out the key, which may identify a person.
-impl fmt::Debug for RefundBuilder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RefundBuilder")
-            .field("costs", &self.costs)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key, which may identify a person.
+crate::debug_fields! { RefundBuilder<'a>: costs, .. }

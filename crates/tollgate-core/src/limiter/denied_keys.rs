@@ -2,7 +2,6 @@
 //! Single denials are shown as events, sums as metrics: see `events/` and `metrics/`.
 
 use std::{
-    fmt,
     fmt::Write,
     hash::{BuildHasher, RandomState},
     sync::Arc,
@@ -183,13 +182,7 @@ impl DeniedKey {
     }
 }
 
-impl fmt::Debug for DeniedKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeniedKeys")
-            .field("total", &self.total())
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { DeniedKeys: total = .total(), .. }
 
 /// Counts the denials of up to `capacity` keys with the Space-Saving algorithm.
 ///

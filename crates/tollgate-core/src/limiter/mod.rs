@@ -31,7 +31,7 @@ pub(crate) mod tenants;
 mod unsettled;
 mod wait;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 #[doc(inline)]
 pub use crate::model::{Entry, IntoPolicySet, KeyState, PolicyState};
@@ -289,15 +289,7 @@ impl Limiter {
     }
 }
 
-impl fmt::Debug for Limiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter")
-            .field("name", &self.name())
-            .field("policies", &self.policies)
-            .field("deadline", &self.inner.timeout)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { Limiter: name = .name(), policies, deadline = .inner.timeout, .. }
 
 /// Checks keys against any policies. Limiters that differ in their policies alone share it.
 pub(crate) struct LimiterInner {

@@ -2,7 +2,7 @@
 //! What a store keeps of one is in `store/reservation.rs`. Layers that reserve are in
 //! tollgate-tower.
 
-use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
+use std::{future::IntoFuture, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -343,18 +343,8 @@ impl LimiterInner {
     }
 }
 
-impl fmt::Debug for ReserveBuilder {
-    /// Leaves out the key, which may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReserveBuilder")
-            .field("estimate", &self.estimate)
-            .field("id", &self.id)
-            .field("time_to_live", &self.time_to_live)
-            .field("is_capped", &self.is_capped)
-            .field("max_wait", &self.max_wait)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key, which may identify a person.
+crate::debug_fields! { ReserveBuilder: estimate, id, time_to_live, is_capped, max_wait, .. }
 
 /// Units that are charged before the real cost is known. [`Limiter::reserve`] creates it.
 ///
@@ -479,12 +469,5 @@ impl Reservation {
     }
 }
 
-impl fmt::Debug for Reservation {
-    /// Leaves out the key, which may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation")
-            .field("id", &self.id)
-            .field("decision", &self.decision)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key, which may identify a person.
+crate::debug_fields! { Reservation: id, decision, .. }

@@ -3,7 +3,6 @@
 //! `limiter/fair_shares.rs`.
 
 use std::{
-    fmt,
     hash::{DefaultHasher, Hash, Hasher},
     num::NonZeroU32,
 };
@@ -67,11 +66,5 @@ impl Customer {
     }
 }
 
-impl fmt::Debug for Customer {
-    /// Leaves out the name, which may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Customer")
-            .field("weight", &self.weight)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the name, which may identify a person.
+crate::debug_fields! { Customer: weight, .. }

@@ -1,10 +1,7 @@
 //! One unit of a sliding log as callers see it: its time and its tag.
 //! How a log keeps them is in `algorithm/sliding_log.rs`.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One spent unit of a [`SlidingLog`](crate::Algorithm::SlidingLog): its time and its tag.
 ///
@@ -66,11 +63,5 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
-    /// Omits the tag: it may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
-            .field("at_us", &self.at_us)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the tag: it may identify a person.
+crate::debug_fields! { Entry: at_us, .. }

@@ -267,12 +267,5 @@ impl<T: ?Sized> fmt::Debug for KeptCheck<T> {
     }
 }
 
-impl fmt::Debug for Check<'_> {
-    /// Leaves out the key and the tag: both may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check")
-            .field("policies", self.policies)
-            .field("cost", &self.cost)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key and the tag: both may identify a person.
+crate::debug_fields! { Check<'a>: policies, cost, .. }

@@ -128,19 +128,8 @@ impl fmt::Debug for KeptPermitRequest {
     }
 }
 
-impl fmt::Debug for PermitRequest<'_> {
-    /// Leaves out the key: it may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitRequest")
-            .field("policy", self.policy)
-            .field("number", &self.number)
-            .field("kept", &self.kept)
-            .field("used", &self.used)
-            .field("needed", &self.needed)
-            .field("extra", &self.extra)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key: it may identify a person.
+crate::debug_fields! { PermitRequest<'a>: policy, number, kept, used, needed, extra, .. }
 
 /// The answer of a store to a [`PermitRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -162,12 +162,6 @@ impl FromStr for Publication {
     }
 }
 
-impl fmt::Debug for Publication {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publication")
-            .field("name", &self.name())
-            .field("policies", &self.policies())
-            .field("enforcement", &self.enforcement())
-            .finish()
-    }
+crate::debug_fields! {
+    Publication: name = .name(), policies = .policies(), enforcement = .enforcement()
 }

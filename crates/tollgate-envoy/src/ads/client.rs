@@ -1,7 +1,7 @@
 //! The client of a control plane: its options, its connection, and one stream after another.
 //! What is answered on a stream is decided in `session.rs`.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, time::Duration};
 
 use tokio::{sync::mpsc, time::sleep};
 use tokio_stream::wrappers::ReceiverStream;
@@ -171,17 +171,8 @@ impl Ads {
     }
 }
 
-impl fmt::Debug for Ads {
-    /// Leaves out the values of the headers, which may be secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ads")
-            .field("server", &self.server)
-            .field("node_id", &self.node_id)
-            .field("tls", &self.tls)
-            .field("backoff", &self.backoff)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the values of the headers, which may be secrets.
+tollgate::debug_fields! { Ads: server, node_id, tls, backoff, .. }
 
 /// Returns an error and its causes.
 fn chain(error: &dyn Error) -> String {

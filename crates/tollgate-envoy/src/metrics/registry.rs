@@ -2,7 +2,6 @@
 //! Sending and showing them is in `statsd.rs`, `prometheus.rs` and `debug.rs`.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -160,10 +159,4 @@ impl Metrics {
     }
 }
 
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics")
-            .field("counters", &self.0.counters)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { Metrics: counters = .0.counters, .. }

@@ -189,14 +189,4 @@ fn unlimited_if_zero(time: Duration) -> Duration {
     if time.is_zero() { Duration::MAX } else { time }
 }
 
-impl std::fmt::Debug for ServerBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerBuilder")
-            .field("grpc", &self.grpc)
-            .field("tls", &self.tls)
-            .field("http", &self.http)
-            .field("debug", &self.debug)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { ServerBuilder: grpc, tls, http, debug, options, .. }

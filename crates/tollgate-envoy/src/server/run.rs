@@ -1,7 +1,7 @@
 //! A running server: a task for each port, and the order in which they end.
 //! One port is served in `port.rs`, and the end is asked for by the program's signals.
 
-use std::{fmt, future::Future, net::SocketAddr, time::Duration};
+use std::{future::Future, net::SocketAddr, time::Duration};
 
 use axum::Router;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
@@ -172,11 +172,4 @@ fn joined(result: Result<(), tokio::task::JoinError>) -> Result<(), ServerError>
     result.map_err(|error| ServerError::with("a task of the server failed", error))
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("grpc", self.grpc())
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { Server: grpc = .grpc(), options, .. }

@@ -2,7 +2,7 @@
 //! line.
 //! The steps are in the files beside, and the decision is that of tollgate-rules.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use tollgate_rules::{Plan, RuleDecision, RuleLimiter};
 use tonic::{Request, Response, Status};
@@ -187,11 +187,4 @@ impl Service for RateLimitService {
     }
 }
 
-impl fmt::Debug for RateLimitService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitService")
-            .field("limiter", &self.0.limiter)
-            .field("headers", &self.0.headers)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { RateLimitService: limiter = .0.limiter, headers = .0.headers, .. }

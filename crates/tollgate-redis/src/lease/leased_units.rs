@@ -3,7 +3,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     sync::{Arc, MutexGuard},
 };
 
@@ -482,13 +481,7 @@ impl LeaseShard {
     }
 }
 
-impl fmt::Debug for LeasedUnits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeasedUnits")
-            .field("clock", &self.clock)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { LeasedUnits: clock, .. }
 
 #[cfg(test)]
 mod charges_tests {

@@ -6,7 +6,6 @@ mod not_executed;
 mod proof;
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     ptr,
@@ -354,14 +353,8 @@ impl<'a> KeyNames<'a> {
     }
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("prefix", &self.config.prefix)
-            .field("connection", &self.shared)
-            .field("breaker", self.breaker())
-            .finish_non_exhaustive()
-    }
+tollgate_core::debug_fields! {
+    Server: prefix = .config.prefix, connection = .shared, breaker = .breaker(), ..
 }
 
 /// Holds the settings that all servers of a store share.

@@ -1,10 +1,7 @@
 //! Which denials are remembered, for how long, and when one is forgotten.
 //! The table behind it, which is free of locks, is in `table.rs`.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 
@@ -218,13 +215,7 @@ impl RememberedDenial {
     }
 }
 
-impl fmt::Debug for DenyCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCache")
-            .field("cap", &self.cap)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { DenyCache: cap, .. }
 
 #[cfg(test)]
 mod tests {

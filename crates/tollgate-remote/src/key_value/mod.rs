@@ -172,13 +172,7 @@ pub struct Snapshot<R> {
     pub read: R,
 }
 
-impl<R> fmt::Debug for Snapshot<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("now_us", &self.now_us)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { Snapshot<R>: now_us, .. }
 
 /// Values that a [`KeyValue`] writes together, or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

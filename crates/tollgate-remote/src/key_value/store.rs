@@ -2,7 +2,7 @@
 //! which step.
 //! Batches are made in `lanes.rs`; the steps are those of `store/step.rs`.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use super::{KeyValue, lanes::Lanes, values::Values};
 use crate::deny_cache::KeyHash;
@@ -301,8 +301,4 @@ impl<K> Clone for KeyValueStore<K> {
     }
 }
 
-impl<K> fmt::Debug for KeyValueStore<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyValueStore").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { KeyValueStore<K>: .. }

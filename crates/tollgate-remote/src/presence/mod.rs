@@ -8,7 +8,6 @@ mod exchange;
 mod publisher;
 
 use std::{
-    fmt,
     future::Future,
     num::NonZeroU32,
     pin::pin,
@@ -77,11 +76,7 @@ pub struct Presence {
     exchange: Exchange,
 }
 
-impl fmt::Debug for Presence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Presence").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { Presence: .. }
 
 /// The duty to set the gauges, from the first check on.
 const GAUGES: u32 = if metrics::IS_ON { 1 } else { 0 };

@@ -5,7 +5,7 @@
 mod entries;
 mod entry;
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use crate::Unit;
 use entries::Entries;
@@ -171,13 +171,4 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>> FromIterator<(K, V)> for 
     }
 }
 
-impl fmt::Debug for Descriptor<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Descriptor")
-            .field("entries", &self.entries())
-            .field("limit", &self.limit)
-            .field("hits", &self.hits)
-            .field("is_refund", &self.is_refund)
-            .finish()
-    }
-}
+tollgate::debug_fields! { Descriptor<'a>: entries = .entries(), limit, hits, is_refund }

@@ -2,7 +2,7 @@
 //! an outage.
 //! What it does with a request is in `rule_limiter.rs`.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tollgate::{
     Limiter, Outage, Policy, Quota, Store,
@@ -152,13 +152,4 @@ impl RuleLimiterBuilder {
     }
 }
 
-impl fmt::Debug for RuleLimiterBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleLimiterBuilder")
-            .field("rules", &self.rules)
-            .field("outage", &self.outage)
-            .field("deadline", &self.deadline)
-            .field("modes", &self.modes)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { RuleLimiterBuilder: rules, outage, deadline, modes, .. }

@@ -3,7 +3,7 @@
 //! The plan is made in `verdict/`, the charges in `steps.rs`, the settlement in `settle.rs`; here
 //! stands only how they follow each other.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tollgate::{Error, Limiter, Outage, limiter::DeniedKeys};
 
@@ -243,14 +243,7 @@ impl RuleLimiter {
     }
 }
 
-impl fmt::Debug for RuleLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleLimiter")
-            .field("rules", &self.0.rules)
-            .field("modes", &self.0.modes)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { RuleLimiter: rules = .0.rules, modes = .0.modes, .. }
 
 #[cfg(not(feature = "http"))]
 impl RuleLimiter {

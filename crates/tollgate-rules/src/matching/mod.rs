@@ -4,7 +4,7 @@
 
 mod explain;
 
-use std::{borrow::Cow, fmt, net::IpAddr};
+use std::{borrow::Cow, net::IpAddr};
 
 use smallvec::SmallVec;
 use tollgate::Key;
@@ -179,15 +179,7 @@ impl<'a> Match<'a> {
     }
 }
 
-impl fmt::Debug for Match<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Match")
-            .field("domain", &self.domain)
-            .field("entries", &self.entries)
-            .field("rule", self.rule())
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { Match<'a>: domain, entries, rule = .rule(), .. }
 
 impl Match<'_> {
     /// Returns the key of the counter.

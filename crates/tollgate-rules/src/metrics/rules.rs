@@ -3,7 +3,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -169,8 +168,4 @@ impl LoadSeries {
     }
 }
 
-impl fmt::Debug for RuleMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleMetrics").finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { RuleMetrics: .. }

@@ -3,7 +3,6 @@
 //! When to load again is decided in `watch.rs`, or by the user.
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -396,12 +395,4 @@ fn digest(options: &RuleSetBuilder, path: &Path, lists: &[PathBuf]) -> Option<u6
     };
 }
 
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rules")
-            .field("path", &self.0.path)
-            .field("current", &self.current())
-            .field("loads", &self.loads())
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { Rules: path = .0.path, current = .current(), loads = .loads(), .. }

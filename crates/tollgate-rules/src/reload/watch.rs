@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    fmt, io,
+    io,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread::{self, JoinHandle},
@@ -289,11 +289,7 @@ impl Drop for ReloadGuard {
     }
 }
 
-impl fmt::Debug for ReloadGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReloadGuard").finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { ReloadGuard: .. }
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 //! tonic's own kind, which cannot wait, is in `synchronous.rs`. Statuses are made in `status/`.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -142,16 +141,6 @@ impl Future for InterceptFuture {
     }
 }
 
-impl fmt::Debug for AsyncRateLimitInterceptor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncRateLimitInterceptor")
-            .field("limiter", &self.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { AsyncRateLimitInterceptor: limiter, .. }
 
-impl fmt::Debug for InterceptFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InterceptFuture").finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { InterceptFuture: .. }

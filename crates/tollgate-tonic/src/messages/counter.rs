@@ -2,8 +2,6 @@
 //! The layer that gives the numbers to a meter is in `counter_layer.rs`. Nothing here denies a
 //! message.
 
-use std::fmt;
-
 use bytes::Buf;
 use tollgate_tower::body::{BodyEnd, BodyGuard};
 
@@ -62,8 +60,4 @@ impl<F: FnMut(u64)> BodyGuard for MessageCounter<F> {
     fn on_end(&mut self, _: BodyEnd) {}
 }
 
-impl<F> fmt::Debug for MessageCounter<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageCounter").finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { MessageCounter<F>: .. }

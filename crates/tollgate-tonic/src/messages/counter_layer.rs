@@ -2,7 +2,6 @@
 //! How messages are counted is in `counter.rs`. A layer that can end a stream is in `layer.rs`.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -161,8 +160,4 @@ where
     }
 }
 
-impl<F> fmt::Debug for CountedResponse<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountedResponse").finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { CountedResponse<F>: .. }

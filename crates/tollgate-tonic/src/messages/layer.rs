@@ -2,7 +2,7 @@
 //! limit for calls.
 //! It decides nothing itself.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tollgate_tower::{KeyExtractor, RateLimit, RateLimitBuilder, RateLimitLayer, rejection::Empty};
 use tower_layer::Layer;
@@ -71,11 +71,4 @@ impl<K, H> Clone for MessageLayer<K, H> {
     }
 }
 
-impl<K, H> fmt::Debug for MessageLayer<K, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageLayer")
-            .field("calls", &self.calls)
-            .field("charge", &self.settings.charge)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { MessageLayer<K, H>: calls, charge = .settings.charge, .. }

@@ -212,8 +212,4 @@ impl<S: fmt::Debug> fmt::Debug for MessageService<S> {
     }
 }
 
-impl<F, A> fmt::Debug for ResponseFuture<F, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { ResponseFuture<F, A>: .. }

@@ -2,7 +2,6 @@
 //! Streams that a layer charges while they are still bytes are in `body.rs`.
 
 use std::{
-    fmt,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -143,10 +142,4 @@ where
     }
 }
 
-impl<S, T> fmt::Debug for ChargedStream<S, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChargedStream")
-            .field("limiter", &self.charge.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate::debug_fields! { ChargedStream<S, T>: limiter = .charge.limiter, .. }

@@ -1,7 +1,7 @@
 //! The responder of this crate: its options, and which status each reason of a rejection gets.
 //! The bytes of a status and of its details are made in `template.rs`.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use http::{Response, StatusCode};
 use tollgate::{Decision, Error, ErrorKind};
@@ -280,14 +280,7 @@ impl Default for GrpcStatus {
     }
 }
 
-impl<H> fmt::Debug for GrpcStatus<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GrpcStatus")
-            .field("code", &self.template.code)
-            .field("domain", &self.template.domain)
-            .field("subject", &self.template.subject)
-            .field("pushback", &self.template.pushback)
-            .field("retry_after", &self.has_retry_after)
-            .finish_non_exhaustive()
-    }
+tollgate::debug_fields! {
+    GrpcStatus<H>: code = .template.code, domain = .template.domain, subject = .template.subject,
+    pushback = .template.pushback, retry_after = .has_retry_after, ..
 }

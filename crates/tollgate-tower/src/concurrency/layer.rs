@@ -2,7 +2,6 @@
 //! What happens in each step is in `shared.rs`.
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -114,13 +113,7 @@ impl<K, R> Clone for ConcurrencyLayer<K, R> {
     }
 }
 
-impl<K, R> fmt::Debug for ConcurrencyLayer<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyLayer")
-            .field("limiter", &self.shared.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { ConcurrencyLayer<K, R>: limiter = .shared.limiter, .. }
 
 /// Limits how many requests of an inner service are in flight. [`ConcurrencyLayer`] creates it.
 pub type ConcurrencyLimit<S, K = BoxedKey, R = Problem> = Gated<S, ConcurrencyLayer<K, R>>;
@@ -256,10 +249,4 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     }
 }
 
-impl<K, R> fmt::Debug for ConcurrencyBuilder<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyBuilder")
-            .field("limiter", &self.shared.limiter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { ConcurrencyBuilder<K, R>: limiter = .shared.limiter, .. }

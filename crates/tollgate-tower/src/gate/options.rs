@@ -2,7 +2,6 @@
 //! Options of one kind of layer stand with its builder.
 
 use std::{
-    fmt,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -217,13 +216,7 @@ impl<R> GateOptions<R> {
     }
 }
 
-impl<R> fmt::Debug for GateOptions<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GateOptions")
-            .field("has_exempt", &self.exempt.is_some())
-            .field("has_only", &self.only.is_some())
-            .field("retry_jitter", &self.retry_jitter)
-            .field("labels", &self.labels)
-            .finish_non_exhaustive()
-    }
+tollgate_core::debug_fields! {
+    GateOptions<R>: has_exempt = .exempt.is_some(), has_only = .only.is_some(), retry_jitter,
+    labels, ..
 }

@@ -40,11 +40,7 @@ impl Admitted {
     }
 }
 
-impl fmt::Debug for Admitted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admitted").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { Admitted: .. }
 
 /// Limits requests inside a handler, with the answers of a layer.
 ///
@@ -339,10 +335,4 @@ impl axum::response::IntoResponse for Rejected<axum::body::Body> {
     }
 }
 
-impl<B> fmt::Debug for Rejected<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejected")
-            .field("status", &self.status())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { Rejected<B>: status = .status(), .. }

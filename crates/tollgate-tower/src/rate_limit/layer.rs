@@ -2,7 +2,6 @@
 //! The steps themselves are in `ask.rs` and `reply.rs`, options in `builder/`.
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -157,13 +156,7 @@ impl<K, R> Clone for RateLimitLayer<K, R> {
     }
 }
 
-impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer")
-            .field("limits", &self.state.limits)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { RateLimitLayer<K, R>: limits = .state.limits, .. }
 
 /// Limits the requests of an inner service. [`RateLimitLayer`] creates it.
 ///

@@ -3,7 +3,6 @@
 //! `ws/`.
 
 use std::{
-    fmt,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -240,10 +239,4 @@ impl RequestLimiter {
     }
 }
 
-impl fmt::Debug for RequestLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLimiter")
-            .field("limiter", &self.limiter())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { RequestLimiter: limiter = .limiter(), .. }

@@ -396,13 +396,7 @@ impl fmt::Debug for LimiterTable {
     }
 }
 
-impl fmt::Debug for LimiterSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimiterSource")
-            .field("limiters", &self.limiters)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { LimiterSource: limiters, .. }
 
 /// Selects a limiter by the tier of a request, such as the plan of a customer.
 ///
@@ -529,10 +523,4 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for L
     }
 }
 
-impl<T> fmt::Debug for TieredLimiters<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TieredLimiters")
-            .field("limiters", &self.limiters)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { TieredLimiters<T>: limiters, .. }

@@ -3,7 +3,7 @@
 
 use std::{
     convert::Infallible,
-    fmt::{self, Write as _},
+    fmt::Write as _,
     future::Future,
     ops::ControlFlow::{Break, Continue},
     pin::Pin,
@@ -340,13 +340,7 @@ impl<B> Clone for StateService<B> {
     }
 }
 
-impl<B> fmt::Debug for StateService<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateService")
-            .field("layers", &self.layers.len())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { StateService<B>: layers = .layers.len(), .. }
 
 /// Resolves to the response of a [`StateService`].
 #[must_use = "futures do nothing unless they are awaited"]
@@ -360,11 +354,7 @@ impl<B> Future for StateFuture<B> {
     }
 }
 
-impl<B> fmt::Debug for StateFuture<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateFuture").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { StateFuture<B>: .. }
 
 /// The policies of one caller, in the order of the layers.
 #[derive(Default)]

@@ -259,14 +259,8 @@ impl<'a> Rejection<'a> {
     }
 }
 
-impl fmt::Debug for Rejection<'_> {
-    /// Omits the request, because its headers hold keys and secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejection")
-            .field("reason", &self.reason)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the request, because its headers hold keys and secrets.
+tollgate_core::debug_fields! { Rejection<'a>: reason, .. }
 
 /// Describes a request that was shed, because too many requests are in flight.
 ///

@@ -82,7 +82,6 @@ mod closing;
 mod refusal;
 
 use std::{
-    fmt,
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll, Waker, ready},
@@ -406,12 +405,4 @@ where
     }
 }
 
-impl<S> fmt::Debug for LimitedSocket<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimitedSocket")
-            .field("limiter", &self.limiter)
-            .field("is_open", &self.is_open())
-            .field("dropped", &self.dropped)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { LimitedSocket<S>: limiter, is_open = .is_open(), dropped, .. }

@@ -1,12 +1,9 @@
 //! An observer that hands events to a task of the user, and never waits.
 //! When an event is raised is decided in `watch.rs`.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use tokio::sync::mpsc;
@@ -78,13 +75,7 @@ impl Observer for ChannelObserver {
     }
 }
 
-impl fmt::Debug for ChannelObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChannelObserver")
-            .field("dropped", &self.dropped)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { ChannelObserver: dropped, .. }
 
 /// Receives the events of a [`ChannelObserver`], in the order in which they were raised.
 pub struct EventReceiver {
@@ -115,11 +106,4 @@ impl EventReceiver {
     }
 }
 
-impl fmt::Debug for EventReceiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventReceiver")
-            .field("waiting", &self.events.len())
-            .field("dropped", &self.dropped)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { EventReceiver: waiting = .events.len(), dropped, .. }

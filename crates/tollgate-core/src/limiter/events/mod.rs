@@ -42,7 +42,6 @@ mod watch;
 
 use std::{
     borrow::Cow,
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -283,16 +282,8 @@ impl<'a> KeyEvent<'a> {
     }
 }
 
-impl fmt::Debug for KeyEvent<'_> {
-    /// Leaves out the key, which may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyEvent")
-            .field("limiter", &self.limiter)
-            .field("policy", &self.policy.name())
-            .field("cost", &self.cost.units())
-            .field("remaining", &self.remaining)
-            .field("retry_after", &self.wait)
-            .field("degraded", &self.degraded)
-            .finish_non_exhaustive()
-    }
+// Leaves out the key, which may identify a person.
+crate::debug_fields! {
+    KeyEvent<'a>: limiter, policy = .policy.name(), cost = .cost.units(), remaining,
+    retry_after = .wait, degraded, ..
 }

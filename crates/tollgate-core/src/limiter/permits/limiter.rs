@@ -2,7 +2,6 @@
 //! Which permits are free is known in `pool.rs`; a permit that was taken is in `permit.rs`.
 
 use std::{
-    fmt,
     num::NonZeroU32,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -453,11 +452,4 @@ impl Drop for PermitDemand<'_> {
     }
 }
 
-impl fmt::Debug for ConcurrencyLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyLimiter")
-            .field("policy", &self.shared.policy)
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { ConcurrencyLimiter: policy = .shared.policy, limit, .. }

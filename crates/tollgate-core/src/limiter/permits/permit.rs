@@ -204,14 +204,7 @@ impl Drop for Permit {
     }
 }
 
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
-            .field("policy", &self.pool.shared.policy)
-            .field("is_lost", &self.is_lost())
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { Permit: policy = .pool.shared.policy, is_lost = .is_lost(), .. }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@
 
 mod fetch;
 
-use std::{convert::Infallible, fmt, future::Future, hash::Hash, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, hash::Hash, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
 use quick_cache::{
@@ -220,14 +220,9 @@ impl<T> Clone for TenantLimiters<T> {
     }
 }
 
-impl<T> fmt::Debug for TenantLimiters<T> {
-    /// Leaves out the tenants: they may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TenantLimiters")
-            .field("default", &self.fetcher.default)
-            .field("options", &self.fetcher.options)
-            .finish_non_exhaustive()
-    }
+// Leaves out the tenants: they may identify a person.
+crate::debug_fields! {
+    TenantLimiters<T>: default = .fetcher.default, options = .fetcher.options, ..
 }
 
 /// Builds [`TenantLimiters`].
@@ -382,14 +377,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
     }
 }
 
-impl<T> fmt::Debug for TenantLimitersBuilder<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TenantLimitersBuilder")
-            .field("default", &self.default)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { TenantLimitersBuilder<T>: default, options, .. }
 
 /// Selects the answer for a tenant whose limits are not in the cache and cannot be fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 //! it of the words of a level.
 
 use std::{
-    fmt,
     ops::Range,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -136,15 +135,9 @@ impl<'a> PolicyState<'a> {
     }
 }
 
-impl fmt::Debug for PolicyState<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PolicyState")
-            .field("policy", &self.policy.name())
-            .field("remaining", &self.remaining())
-            .field("retry_after", &self.retry_after())
-            .field("reset_after", &self.reset_after())
-            .finish()
-    }
+crate::debug_fields! {
+    PolicyState<'a>: policy = .policy.name(), remaining = .remaining(),
+    retry_after = .retry_after(), reset_after = .reset_after()
 }
 
 /// Returns the instant of a time on the clock of a store.

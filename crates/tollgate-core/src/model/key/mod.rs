@@ -312,12 +312,8 @@ pub struct KeyLevel<'a> {
     whole: Option<&'a Key>,
 }
 
-impl fmt::Debug for KeyLevel<'_> {
-    /// Leaves out the text: it may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyLevel").finish_non_exhaustive()
-    }
-}
+// Leaves out the text: it may identify a person.
+crate::debug_fields! { KeyLevel<'a>: .. }
 
 impl<'a> KeyLevel<'a> {
     /// Returns the text of the levels.

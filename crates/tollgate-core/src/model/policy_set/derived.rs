@@ -1,7 +1,7 @@
 //! A place in a policy set for what a store derives from it. What a store derives is its own: the
 //! scripts of a Redis store stand in `tollgate-redis/src/protocol/script`.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, sync::Arc};
 
 /// Holds what one kind of store derives from the policies of a set, such as its scripts.
 ///
@@ -22,8 +22,4 @@ impl Derived {
     }
 }
 
-impl fmt::Debug for Derived {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Derived").finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { Derived: .. }

@@ -2,7 +2,7 @@
 //! Which states a call changes is decided in `store/step.rs`; how they are kept in
 //! `state_table.rs`.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
@@ -322,13 +322,7 @@ impl Default for MemoryStore {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("clock", &self.0.clock)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { MemoryStore: clock = .0.clock, .. }
 
 impl MemoryStoreBuilder {
     /// Sets the maximum number of states, one for each key and policy; 262 144 by default.

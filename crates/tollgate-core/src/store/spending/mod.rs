@@ -4,7 +4,7 @@
 use std::{
     array,
     collections::{BTreeSet, HashMap},
-    fmt::{self, Write},
+    fmt::Write,
     hash::{DefaultHasher, Hasher},
     sync::{
         Arc, Weak,
@@ -523,11 +523,7 @@ fn unpacked(word: u64) -> (f64, f64) {
     (f64::from(spent), f64::from(ahead))
 }
 
-impl fmt::Debug for Spending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spending").finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { Spending: .. }
 
 /// Refers to a measure that no limiter may hold any more.
 #[derive(Debug)]

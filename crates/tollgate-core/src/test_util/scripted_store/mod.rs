@@ -1,7 +1,7 @@
 //! A store that answers as a test has written down, and records what it was asked.
 //! What an answer is stands in `answer.rs`; outages on command are in `faulty_store/`.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::answer::Answer;
 use crate::{
@@ -182,13 +182,7 @@ impl Store for ScriptedStore {
     }
 }
 
-impl fmt::Debug for ScriptedStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedStore")
-            .field("answers", &self.0.progress.lock().answers)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { ScriptedStore: answers = .0.progress.lock().answers, .. }
 
 #[cfg(test)]
 mod tests;

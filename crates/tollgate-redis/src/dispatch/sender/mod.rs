@@ -4,7 +4,7 @@
 //! `pacer/`.
 
 use std::{
-    fmt, mem,
+    mem,
     ops::Deref,
     pin::Pin,
     sync::{
@@ -669,15 +669,8 @@ impl Queued for QueuedCheck {
     }
 }
 
-impl fmt::Debug for CheckRequest {
-    /// Leaves out the key and the tag: both may identify a person.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckRequest")
-            .field("policies", self.policies())
-            .field("charge", &self.charge())
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the key and the tag: both may identify a person.
+tollgate_core::debug_fields! { CheckRequest: policies = .policies(), charge = .charge(), .. }
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 mod charging;
 mod headers;
 
-use std::{fmt, net::IpAddr, num::NonZeroU32, time::Duration};
+use std::{net::IpAddr, num::NonZeroU32, time::Duration};
 
 use http::request::Parts;
 use tollgate_core::{Cost, Costs, Customer, Enforcement, Priority};
@@ -460,10 +460,4 @@ impl<K, R> RateLimitBuilder<K, R> {
     }
 }
 
-impl<K, R> fmt::Debug for RateLimitBuilder<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBuilder")
-            .field("limiters", &self.limiters)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { RateLimitBuilder<K, R>: limiters, .. }

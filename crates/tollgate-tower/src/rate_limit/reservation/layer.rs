@@ -3,7 +3,6 @@
 //! is in `metered.rs`.
 
 use std::{
-    fmt,
     task::{Context, Poll},
     time::Duration,
 };
@@ -158,14 +157,7 @@ impl<K, R> ReservationBuilder<K, R> {
     }
 }
 
-impl<K, R> fmt::Debug for ReservationBuilder<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReservationBuilder")
-            .field("builder", &self.builder)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { ReservationBuilder<K, R>: builder, options, .. }
 
 impl<S, K, R> Layer<S> for ReservationLayer<K, R> {
     type Service = Reserve<S, K, R>;
@@ -183,13 +175,7 @@ impl<K, R> Clone for ReservationLayer<K, R> {
     }
 }
 
-impl<K, R> fmt::Debug for ReservationLayer<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReservationLayer")
-            .field("layer", &self.layer)
-            .finish()
-    }
-}
+tollgate_core::debug_fields! { ReservationLayer<K, R>: layer }
 
 /// Limits the requests of an inner service, and settles their cost when their response bodies end.
 /// [`ReservationLayer`] creates it.

@@ -2,8 +2,6 @@
 //! body.
 //! How it is made is in `layer.rs` and `handler.rs`, how a store keeps it in the core.
 
-use std::fmt;
-
 use tokio::runtime::Handle;
 use tollgate_core::{
     Cost, Costs, Decision, Error, Limiter,
@@ -137,11 +135,4 @@ impl Drop for MeteredReservation {
     }
 }
 
-impl fmt::Debug for MeteredReservation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeteredReservation")
-            .field("reservation", &self.reservation)
-            .field("meter", &self.meter)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields! { MeteredReservation: reservation, meter, .. }
