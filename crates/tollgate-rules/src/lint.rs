@@ -13,7 +13,7 @@ use crate::{
     document::short,
     error,
     rule::Origin,
-    rule_set::{Domain, Node, level::Level},
+    rule_set::{Domain, RuleNode, level::Level},
     selector::Selector,
 };
 
@@ -258,7 +258,7 @@ impl<'a> Lint<'a> {
     }
 
     /// Returns whether requests are counted under a descriptor, or under one below it.
-    fn counts(&self, node: &Node) -> bool {
+    fn counts(&self, node: &RuleNode) -> bool {
         let is_counted = |rule: &Arc<crate::Rule>| rule.policies().is_some();
         node.rule.as_ref().is_some_and(is_counted)
             || node.children.as_ref().is_some_and(|level| {
@@ -268,7 +268,7 @@ impl<'a> Lint<'a> {
             })
     }
 
-    fn unknown_names(&mut self, domain: &str, node: &Node) {
+    fn unknown_names(&mut self, domain: &str, node: &RuleNode) {
         let Some(rule) = &node.rule else { return };
         let unknown: Vec<_> = rule
             .replaces()
@@ -312,7 +312,7 @@ impl<'a> Lint<'a> {
     }
 
     /// Another key of the level can be followed by a value that makes the same text.
-    fn ambiguous(&mut self, keys: &BTreeSet<&str>, node: &Node, selector: &Selector) {
+    fn ambiguous(&mut self, keys: &BTreeSet<&str>, node: &RuleNode, selector: &Selector) {
         let text = selector.composite();
         let other = text.match_indices('_').find_map(|(at, _)| {
             let key = keys
@@ -331,7 +331,7 @@ impl<'a> Lint<'a> {
         }
     }
 
-    fn lost_metadata(&mut self, node: &Node, is_metered: bool) {
+    fn lost_metadata(&mut self, node: &RuleNode, is_metered: bool) {
         let Some(rule) = &node.rule else { return };
         if rule.metadata().is_some() && (is_metered || rule.has_detailed_metric) {
             let message = "the metadata is lost in the mode envoy, because of detailed_metric or value_to_metric";

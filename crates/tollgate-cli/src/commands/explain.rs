@@ -55,7 +55,7 @@ struct DescriptorReport {
     levels: Vec<LevelReport>,
     outcome: String,
     treatment: &'static str,
-    rule: Option<RuleReport>,
+    rule: Option<ExplainedRule>,
     /// The key of the counter, as it stands in Redis.
     key: Option<String>,
     #[serde(skip)]
@@ -78,7 +78,7 @@ struct AttemptReport {
 }
 
 #[derive(Serialize)]
-struct RuleReport {
+struct ExplainedRule {
     metric: String,
     name: Option<String>,
     file: Option<PathBuf>,
@@ -168,7 +168,9 @@ impl DescriptorReport {
                 Treatment::NetworkDenied => "network_denied",
                 _ => "not_limited",
             },
-            rule: planned.found().map(|found| RuleReport::from(found.rule())),
+            rule: planned
+                .found()
+                .map(|found| ExplainedRule::from(found.rule())),
             key: set
                 .find(domain, descriptor)
                 .map(|found| found.key().encoded().to_owned()),
@@ -231,7 +233,7 @@ impl From<&LevelTrace> for LevelReport {
     }
 }
 
-impl From<&Rule> for RuleReport {
+impl From<&Rule> for ExplainedRule {
     fn from(rule: &Rule) -> Self {
         let policies = match rule.limit() {
             Limit::Policies(policies) => policies

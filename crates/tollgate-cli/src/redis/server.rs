@@ -8,8 +8,8 @@ use redis::Client;
 use tollgate::Quota;
 
 use super::{
-    connection::Connection, entry::StateEntry, reading::Looked, state_key::StateKey, table::Table,
-    wanted::Wanted,
+    connection::Connection, entry::StateEntry, reading::Looked, state_key::StateKey,
+    table::PostgresTable, wanted::Wanted,
 };
 use crate::failure::Failure;
 
@@ -42,7 +42,7 @@ pub(crate) struct RedisOptions {
 /// prefix, so that keys read alike.
 pub(crate) enum Server {
     Redis(Box<Connection>),
-    Postgres(Table),
+    Postgres(PostgresTable),
 }
 
 impl RedisOptions {
@@ -55,7 +55,7 @@ impl RedisOptions {
     pub(crate) fn address(&self) -> Result<String, Failure> {
         self.check_prefix()?;
         match self.postgres() {
-            Some(url) => Table::address(url),
+            Some(url) => PostgresTable::address(url),
             None => Ok(self.client()?.get_connection_info().addr().to_string()),
         }
     }
@@ -87,7 +87,7 @@ impl RedisOptions {
     pub(crate) async fn connect(&self) -> Result<Server, Failure> {
         self.check_prefix()?;
         if let Some(url) = self.postgres() {
-            let table = Table::open(url, self.prefix(), self.timeout()).await?;
+            let table = PostgresTable::open(url, self.prefix(), self.timeout()).await?;
             return Ok(Server::Postgres(table));
         }
         let connection = Connection::open(

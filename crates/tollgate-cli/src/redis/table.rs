@@ -15,7 +15,7 @@ use super::{
 use crate::failure::Failure;
 
 /// The table. Its keys have no prefix: here, its name stands before them.
-pub(crate) struct Table {
+pub(crate) struct PostgresTable {
     store: PostgresStore,
     name: String,
     /// The address, without user and password.
@@ -31,7 +31,7 @@ pub(crate) struct Table {
 const LIMITS: &str = "{replicas}:limits";
 const SHARES: &str = "{replicas}:shares";
 
-impl Table {
+impl PostgresTable {
     /// Returns the address in a URL, without user and password.
     pub(super) fn address(url: &str) -> Result<String, Failure> {
         let (_, rest) = url.split_once("://").unwrap_or(("", url));

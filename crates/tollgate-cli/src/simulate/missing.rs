@@ -8,10 +8,10 @@ use crate::trace::Request;
 
 /// The parts that no request so far has had.
 #[derive(Debug)]
-pub(super) struct Missing(Vec<Part>);
+pub(super) struct Missing(Vec<MissingPart>);
 
 #[derive(Debug)]
-enum Part {
+enum MissingPart {
     /// `rate_limits` of the rules reads it.
     OfRules(RequestPart),
     /// A template of the command line has it.
@@ -22,9 +22,11 @@ impl Missing {
     /// Lists all that the descriptors are made of.
     pub(super) fn of(source: &Source) -> Self {
         Self(match source {
-            Source::Rules(descriptors) => {
-                descriptors.reads().into_iter().map(Part::OfRules).collect()
-            }
+            Source::Rules(descriptors) => descriptors
+                .reads()
+                .into_iter()
+                .map(MissingPart::OfRules)
+                .collect(),
             Source::Templates(templates) => {
                 let mut fields: Vec<_> = templates
                     .iter()
@@ -32,7 +34,7 @@ impl Missing {
                     .collect();
                 fields.sort_unstable();
                 fields.dedup();
-                let part = |field: &str| Part::OfTemplate(field.to_owned());
+                let part = |field: &str| MissingPart::OfTemplate(field.to_owned());
                 fields.into_iter().map(part).collect()
             }
         })
@@ -45,11 +47,11 @@ impl Missing {
 
     /// Returns a sentence for each part that no request had, which says what to do.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(Part::note)
+        self.0.iter().map(MissingPart::note)
     }
 }
 
-impl Part {
+impl MissingPart {
     fn is_in(&self, request: &Request) -> bool {
         let fields = &request.fields;
         match self {

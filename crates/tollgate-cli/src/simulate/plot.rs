@@ -2,7 +2,7 @@
 //! Lines and axes are drawn in `svg.rs`, which knows no rules.
 
 use super::{
-    series::Series,
+    series::BinnedCounts,
     simulator::Simulator,
     svg::{self, Panel},
     tally::Tally,
@@ -46,7 +46,7 @@ fn panel(tally: &Tally, unit: &Unit) -> Panel {
 }
 
 fn points(
-    series: &Series,
+    series: &BinnedCounts,
     unit: &Unit,
     count: impl Fn(&super::series::Bin) -> u64,
 ) -> Vec<(f64, f64)> {

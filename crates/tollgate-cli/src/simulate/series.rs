@@ -9,7 +9,7 @@ const WIDTH_US: u64 = 1_000_000;
 
 /// Counts requests and denials over time.
 #[derive(Clone, Debug)]
-pub(super) struct Series {
+pub(super) struct BinnedCounts {
     start_us: u64,
     width_us: u64,
     bins: Vec<Bin>,
@@ -22,7 +22,7 @@ pub(super) struct Bin {
     pub(super) denied: u64,
 }
 
-impl Series {
+impl BinnedCounts {
     /// Creates a series that begins at `start_us`, rounded down to a whole second.
     pub(super) fn new(start_us: u64) -> Self {
         Self {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_joined_when_the_time_is_long() {
-        let mut series = Series::new(5_500_000);
+        let mut series = BinnedCounts::new(5_500_000);
         for second in 5..1_005 {
             series.add(second * 1_000_000, second % 2 == 0);
         }

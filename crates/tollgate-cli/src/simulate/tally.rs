@@ -7,7 +7,7 @@ use serde::Serialize;
 use tollgate::{Key, PolicySet};
 use tollgate_rules::Rule;
 
-use super::series::Series;
+use super::series::BinnedCounts;
 
 /// The most denied keys of a rule that are counted each.
 const MAX_KEYS: usize = 65_536;
@@ -21,7 +21,7 @@ pub(super) struct Tally {
     /// Requests to which the rule did not apply, because another one replaced it.
     pub(super) replaced: u64,
     denied_keys: HashSet<Key>,
-    pub(super) series: Series,
+    pub(super) series: BinnedCounts,
     /// The requests, when a quota is to be suggested.
     pub(super) events: Option<Events>,
 }
@@ -77,7 +77,7 @@ impl Tally {
             denied: 0,
             replaced: 0,
             denied_keys: HashSet::new(),
-            series: Series::new(start_us),
+            series: BinnedCounts::new(start_us),
             events: has_events.then(Events::default),
         }
     }

@@ -16,7 +16,7 @@ use super::{
     first::First,
     metrics,
     names::Names,
-    snapshot::{DeniedKey, ScanFigures, Snapshot, Source},
+    snapshot::{DeniedKey, ScanFigures, Snapshot, SourceStatus},
     tracker::{PolicyUse, Tracker},
 };
 use crate::{
@@ -234,9 +234,9 @@ impl Health {
         }
     }
 
-    fn source(&self) -> Source {
+    fn source(&self) -> SourceStatus {
         let away: Option<Duration> = self.away.as_ref().map(|(since, _)| since.elapsed());
-        Source {
+        SourceStatus {
             address: self.address.clone(),
             failure: self.away.as_ref().map(|(_, reason)| reason.clone()),
             away_seconds: away.map(|time| time.as_secs()),

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     redis::{ScanReport, StateEntry},
     watch::snapshot::{
-        DeniedKey, LimiterFigures, PolicyFigures, ScanFigures, Source, StoreFigures,
+        DeniedKey, LimiterFigures, PolicyFigures, ScanFigures, SourceStatus, StoreFigures,
     },
 };
 
@@ -28,8 +28,8 @@ fn drawn(snapshot: Option<&Snapshot>, width: u16, height: u16) -> String {
         .to_owned()
 }
 
-fn source(address: &str) -> Source {
-    Source {
+fn source(address: &str) -> SourceStatus {
+    SourceStatus {
         address: address.to_owned(),
         failure: None,
         away_seconds: None,
@@ -155,7 +155,7 @@ fn no_size_is_too_small() {
 fn sources_that_are_away_and_outages_are_told() {
     let mut away = snapshot();
     let reason = "cannot connect to 127.0.0.1:6379: the connection was refused";
-    away.redis = Some(Source {
+    away.redis = Some(SourceStatus {
         failure: Some(reason.to_owned()),
         away_seconds: Some(12),
         ..source("127.0.0.1:6379")

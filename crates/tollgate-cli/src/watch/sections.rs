@@ -1,7 +1,7 @@
 //! Lays out a snapshot as lines of text, for a given width.
 //! Nothing here prints: that is in `plain.rs` and `screen.rs`.
 
-use super::snapshot::{Snapshot, Source};
+use super::snapshot::{Snapshot, SourceStatus};
 use crate::output::{Line, Table, shown};
 
 /// Returns the lines about the sources and the outages.
@@ -76,7 +76,7 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
     lines
 }
 
-fn source(kind: &str, source: &Source, up: Option<String>) -> Line {
+fn source(kind: &str, source: &SourceStatus, up: Option<String>) -> Line {
     match (&source.failure, up) {
         (None, Some(up)) => good(format!("{kind} {}  {up}", source.address)),
         (failure, _) => {

@@ -14,10 +14,10 @@ pub(crate) struct Snapshot {
     /// The prefix of the store's keys. `None` when no server is named.
     pub(crate) prefix: Option<String>,
     /// The server. `None` when none is named.
-    pub(crate) redis: Option<Source>,
+    pub(crate) redis: Option<SourceStatus>,
     /// The findings of the scan. `None` when the server is away, or none is named.
     pub(crate) scan: Option<ScanFigures>,
-    pub(crate) endpoints: Vec<Source>,
+    pub(crate) endpoints: Vec<SourceStatus>,
     pub(crate) policies: Vec<PolicyFigures>,
     pub(crate) limiters: Vec<LimiterFigures>,
     pub(crate) rules: Vec<RuleFigures>,
@@ -44,7 +44,7 @@ impl Snapshot {
 
 /// Describes a server or a page of metrics, and whether it answers.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Source {
+pub(crate) struct SourceStatus {
     pub(crate) address: String,
     /// The reason why it does not answer.
     pub(crate) failure: Option<String>,

@@ -18,13 +18,13 @@ use super::{
 /// An open store.
 pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
-    server: Server,
+    server: StoreServer,
     needs_connection: bool,
 }
 
 /// Where the counts are.
 #[derive(Clone)]
-enum Server {
+enum StoreServer {
     Memory,
     Redis(RedisStore),
     #[cfg(feature = "postgres")]
@@ -32,7 +32,7 @@ enum Server {
 }
 
 /// Returns the units of leased limits to Redis when the program ends.
-pub(crate) struct Leases(Server);
+pub(crate) struct Leases(StoreServer);
 
 /// The time between two questions to Redis.
 const LOOK: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
         )),
         None => Ok(OpenStore {
             store,
-            server: Server::Memory,
+            server: StoreServer::Memory,
             needs_connection: false,
         }),
     };
@@ -75,7 +75,7 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
             let store = builder.build().map_err(unusable)?;
             return Ok(OpenStore {
                 store: Arc::new(store.clone()),
-                server: Server::Postgres(store),
+                server: StoreServer::Postgres(store),
                 needs_connection: settings.redis_health_check_active_connection,
             });
         }
@@ -107,7 +107,7 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     let needs_connection = settings.redis_health_check_active_connection;
     Ok(OpenStore {
         store: Arc::new(redis.clone()),
-        server: Server::Redis(redis),
+        server: StoreServer::Redis(redis),
         needs_connection,
     })
 }
@@ -116,10 +116,10 @@ impl OpenStore {
     /// Describes the store, without its address.
     pub(crate) fn description(&self) -> &'static str {
         match self.server {
-            Server::Memory => "the memory of this process",
-            Server::Redis(_) => "Redis",
+            StoreServer::Memory => "the memory of this process",
+            StoreServer::Redis(_) => "Redis",
             #[cfg(feature = "postgres")]
-            Server::Postgres(_) => "PostgreSQL",
+            StoreServer::Postgres(_) => "PostgreSQL",
         }
     }
 
@@ -134,10 +134,10 @@ impl OpenStore {
         let mut was_healthy = false;
         loop {
             let answer = match &self.server {
-                Server::Memory => return health.set(Component::Store, true).await,
-                Server::Redis(redis) => redis.ping().await,
+                StoreServer::Memory => return health.set(Component::Store, true).await,
+                StoreServer::Redis(redis) => redis.ping().await,
                 #[cfg(feature = "postgres")]
-                Server::Postgres(postgres) => postgres.ping().await,
+                StoreServer::Postgres(postgres) => postgres.ping().await,
             };
             let is_healthy = match answer {
                 Ok(()) => true,
@@ -161,7 +161,7 @@ impl OpenStore {
 impl Leases {
     /// Returns the units. Those that cannot be returned count as used until they lapse.
     pub(crate) async fn release(self) {
-        let Server::Redis(redis) = self.0 else {
+        let StoreServer::Redis(redis) = self.0 else {
             return;
         };
         match timeout(RELEASE, redis.release_leases()).await {

@@ -7,20 +7,20 @@ use tonic::{Code, Status};
 
 /// The reason why a request was not decided.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CallFailure {
     /// The request is wrong, or there are no rules.
     Request(Status),
     /// The store did not decide.
     Store(Error),
 }
 
-impl From<Status> for Failure {
+impl From<Status> for CallFailure {
     fn from(status: Status) -> Self {
         Self::Request(status)
     }
 }
 
-impl From<RequestError> for Failure {
+impl From<RequestError> for CallFailure {
     fn from(error: RequestError) -> Self {
         // Envoy's service has these words, and operators search logs for them.
         let message = match error {
@@ -33,19 +33,19 @@ impl From<RequestError> for Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CallFailure {
     fn from(error: Error) -> Self {
         Self::Store(error)
     }
 }
 
 /// Returns the gRPC status of a failure. The texts of the store contain no key and no password.
-pub(super) fn status(failure: &Failure) -> Status {
+pub(super) fn status(failure: &CallFailure) -> Status {
     match failure {
-        Failure::Request(status) => status.clone(),
-        Failure::Store(error) if error.kind() == ErrorKind::Config => {
+        CallFailure::Request(status) => status.clone(),
+        CallFailure::Store(error) if error.kind() == ErrorKind::Config => {
             Status::new(Code::Internal, error.to_string())
         }
-        Failure::Store(error) => Status::new(Code::Unavailable, error.to_string()),
+        CallFailure::Store(error) => Status::new(Code::Unavailable, error.to_string()),
     }
 }

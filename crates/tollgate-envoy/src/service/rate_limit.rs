@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use super::{
     answer,
     descriptors::descriptors,
-    failure::{self, Failure},
+    failure::{self, CallFailure},
     headers::Headers,
     near_limit::NearLimit,
     structs,
@@ -110,19 +110,19 @@ impl RateLimitService {
     pub async fn decide(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         self.answer(request).await.map_err(|failure| {
             let counted = match &failure {
-                Failure::Request(_) => Counted::ServiceErrors,
-                Failure::Store(_) => Counted::StoreErrors,
+                CallFailure::Request(_) => Counted::ServiceErrors,
+                CallFailure::Store(_) => Counted::StoreErrors,
             };
             self.0.metrics.count(counted, 1);
             failure::status(&failure)
         })
     }
 
-    async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Failure> {
+    async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, CallFailure> {
         let shared = &*self.0;
         let rules = shared.limiter.rules();
         if rules.loads().succeeded == 0 {
-            return Err(Failure::Request(Status::unavailable(
+            return Err(CallFailure::Request(Status::unavailable(
                 "no rate limit configuration loaded",
             )));
         }

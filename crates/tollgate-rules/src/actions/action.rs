@@ -68,7 +68,7 @@ enum Source {
 }
 
 /// The result of one action.
-enum Value<'a> {
+enum EntryValue<'a> {
     Some(Cow<'a, str>),
     /// The entry is left out.
     Skip,
@@ -236,9 +236,9 @@ impl Actions {
         let mut descriptor = Descriptor::new();
         for action in &self.actions {
             match action.source.value(parts, client_ip)? {
-                Value::Some(value) => descriptor.push(&*action.key, value),
-                Value::Skip => {}
-                Value::None => return Ok(None),
+                EntryValue::Some(value) => descriptor.push(&*action.key, value),
+                EntryValue::Skip => {}
+                EntryValue::None => return Ok(None),
             }
         }
         Ok((!descriptor.entries().is_empty()).then_some(descriptor))
@@ -261,19 +261,24 @@ impl Source {
         }
     }
 
-    fn value<'a>(&'a self, parts: &'a Parts, client_ip: &ClientIp) -> Result<Value<'a>, KeyError> {
-        let or_none = |value: Option<Cow<'a, str>>| value.map_or(Value::None, Value::Some);
+    fn value<'a>(
+        &'a self,
+        parts: &'a Parts,
+        client_ip: &ClientIp,
+    ) -> Result<EntryValue<'a>, KeyError> {
+        let or_none =
+            |value: Option<Cow<'a, str>>| value.map_or(EntryValue::None, EntryValue::Some);
         Ok(match self {
-            Self::ClientIp => Value::Some(client_ip.address(parts)?.to_string().into()),
+            Self::ClientIp => EntryValue::Some(client_ip.address(parts)?.to_string().into()),
             Self::Network { v4, v6 } => {
-                Value::Some(network(client_ip.address(parts)?, *v4, *v6).into())
+                EntryValue::Some(network(client_ip.address(parts)?, *v4, *v6).into())
             }
             Self::Header { name, is_optional } => match header_value(&parts.headers, name) {
-                Some(value) if !value.is_empty() => Value::Some(value),
-                _ if *is_optional => Value::Skip,
-                _ => Value::None,
+                Some(value) if !value.is_empty() => EntryValue::Some(value),
+                _ if *is_optional => EntryValue::Skip,
+                _ => EntryValue::None,
             },
-            Self::Fixed(value) => Value::Some((&**value).into()),
+            Self::Fixed(value) => EntryValue::Some((&**value).into()),
             Self::Match {
                 value,
                 expected,
@@ -282,8 +287,8 @@ impl Source {
                 let is_match = headers.iter().all(|header| header.matches(&parts.headers));
                 or_none((is_match == *expected).then_some((&**value).into()))
             }
-            Self::Method => Value::Some(parts.method.as_str().into()),
-            Self::Path => Value::Some(parts.uri.path().into()),
+            Self::Method => EntryValue::Some(parts.method.as_str().into()),
+            Self::Path => EntryValue::Some(parts.uri.path().into()),
             Self::MatchedPath => or_none(matched_path(parts).map(Cow::from)),
             Self::GrpcMethod => or_none(grpc(parts.uri.path()).map(|(_, path)| path.into())),
             Self::GrpcService => or_none(grpc(parts.uri.path()).map(|(service, _)| service.into())),

@@ -27,7 +27,7 @@ type TextTest = fn(HeaderName, Box<str>) -> HeaderMatch;
 
 /// The fields of one action.
 #[derive(Default)]
-struct Fields {
+struct ActionFields {
     key: Option<Box<str>>,
     value: Option<Box<str>>,
     header: Option<HeaderName>,
@@ -137,8 +137,8 @@ impl Compiler {
         trail: &Trail<'_>,
         names: &[&str],
         required: &[&str],
-    ) -> Option<Fields> {
-        let mut read = Fields::default();
+    ) -> Option<ActionFields> {
+        let mut read = ActionFields::default();
         let fields = if node.is_null() {
             &[][..]
         } else {

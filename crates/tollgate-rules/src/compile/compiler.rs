@@ -11,7 +11,7 @@ use std::{
 
 use super::errors::Errors;
 use crate::{
-    Compat, error::Position, fair_shares::FairShares, priority::PriorityClass, rule_set::Node,
+    Compat, error::Position, fair_shares::FairShares, priority::PriorityClass, rule_set::RuleNode,
     selector::Selector,
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Compiler {
     /// The files of networks that were read, or would have been.
     pub(super) lists: Vec<PathBuf>,
     pub(super) selectors: Vec<Selector>,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<RuleNode>,
 }
 
 /// The descriptors of one level while it is built.

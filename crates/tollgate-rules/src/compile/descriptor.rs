@@ -17,7 +17,7 @@ use crate::{
 
 /// The fields of a descriptor as they stand in the file.
 #[derive(Default)]
-pub(super) struct Fields<'n> {
+pub(super) struct DescriptorFields<'n> {
     pub(super) key: Box<str>,
     pub(super) value: Option<Box<str>>,
     /// The place of the value, or else of the key.
@@ -39,7 +39,7 @@ impl Compiler {
         &mut self,
         all: &'n [Field],
         trail: &Trail<'_>,
-    ) -> Fields<'n> {
+    ) -> DescriptorFields<'n> {
         const FIELDS: [&str; 10] = [
             "key",
             "value",
@@ -53,7 +53,7 @@ impl Compiler {
             "metadata",
         ];
         const ADDITIONS: [&str; 3] = ["prefix_v6", "on_outage", "enforce"];
-        let mut read = Fields::default();
+        let mut read = DescriptorFields::default();
         for field in all {
             let (node, trail) = (&field.node, trail.field(&field.name));
             match field.name.as_str() {
@@ -108,7 +108,7 @@ impl Compiler {
     /// Checks fields that depend on each other.
     pub(super) fn check_descriptor(
         &mut self,
-        fields: &Fields<'_>,
+        fields: &DescriptorFields<'_>,
         node: &Selector,
         trail: &Trail<'_>,
         at: Position,

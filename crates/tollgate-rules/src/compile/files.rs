@@ -261,7 +261,7 @@ impl Compiler {
             key: fields.key.clone(),
             value: fields.value.clone(),
         };
-        let mut node = rule_set::Node {
+        let mut node = rule_set::RuleNode {
             rule: None,
             children: None,
             value_to_metric: fields.value_to_metric,

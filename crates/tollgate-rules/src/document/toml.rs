@@ -19,7 +19,7 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Node, RuleError> {
         });
         syntax(format!("invalid TOML: {}", short(&message))).at(at)
     })?;
-    let mut reader = Reader {
+    let mut reader = TomlReader {
         lines: Lines::new(text),
         budget: Budget::new(limits),
     };
@@ -30,12 +30,12 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Node, RuleError> {
     })
 }
 
-struct Reader<'a> {
+struct TomlReader<'a> {
     lines: Lines<'a>,
     budget: Budget<'a>,
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn table(
         &mut self,
         table: DeTable<'_>,

@@ -14,7 +14,7 @@ use crate::error::{Position, RuleError};
 
 /// Reads a text of one YAML document. `format` is the name of the format in messages.
 pub(super) fn read(text: &str, limits: &Limits, format: &'static str) -> Result<Node, RuleError> {
-    let mut reader = Reader::new(text, limits, format);
+    let mut reader = YamlReader::new(text, limits, format);
     loop {
         let (event, span) = reader.next()?;
         match event {
@@ -37,7 +37,7 @@ pub(super) fn read(text: &str, limits: &Limits, format: &'static str) -> Result<
 /// Reads a text of any number of YAML documents.
 #[cfg(feature = "spring")]
 pub(super) fn read_all(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleError> {
-    let mut reader = Reader::new(text, limits, "YAML");
+    let mut reader = YamlReader::new(text, limits, "YAML");
     let mut documents = Vec::new();
     loop {
         let (event, span) = reader.next()?;
@@ -51,7 +51,7 @@ pub(super) fn read_all(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleErr
     }
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     format: &'static str,
     parser: Parser<'a, StrInput<'a>>,
     budget: Budget<'a>,
@@ -66,7 +66,7 @@ struct Anchored {
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> YamlReader<'a> {
     fn new(text: &'a str, limits: &'a Limits, format: &'static str) -> Self {
         let (parser, budget) = (Parser::new_from_str(text), Budget::new(limits));
         Self {

@@ -8,7 +8,7 @@ use crate::{
     error::printable,
     rule::Limit,
     rule_set::{
-        Node,
+        RuleNode,
         level::{Level, MatchedBy},
     },
 };
@@ -189,16 +189,16 @@ impl RuleSet {
         }
         match rule {
             None => "no limit: the descriptor has no entries".to_owned(),
-            Some(Node {
+            Some(RuleNode {
                 rule: Some(rule), ..
             }) => described(rule),
-            Some(Node { origin, .. }) => {
+            Some(RuleNode { origin, .. }) => {
                 format!("no limit: the rule at {origin} has no rate_limit")
             }
         }
     }
 
-    fn attempts(&self, level: &Level, key: &str, value: &str) -> (Vec<Attempt>, Option<&Node>) {
+    fn attempts(&self, level: &Level, key: &str, value: &str) -> (Vec<Attempt>, Option<&RuleNode>) {
         let selected = level.find(&self.selectors, key, value);
         let (exact, default) = level.exact_and_default(&self.selectors, key, value);
         let node = |id: u32| &self.nodes[id as usize];

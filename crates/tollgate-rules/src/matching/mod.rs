@@ -13,8 +13,8 @@ use crate::{
     Descriptor, DescriptorEntry, Rule, RuleMetadata, RuleSet,
     names::{metric_part, stat_name},
     rule_set::{
-        Node,
-        level::{MatchedBy, Step},
+        RuleNode,
+        level::{LevelStep, MatchedBy},
     },
     selector::Selector,
 };
@@ -28,14 +28,14 @@ pub struct Match<'a> {
     entries: &'a [DescriptorEntry<'a>],
     rule: Found<'a>,
     /// One step for each entry. Empty for an override.
-    steps: SmallVec<[Step; 6]>,
+    steps: SmallVec<[LevelStep; 6]>,
 }
 
 /// A descriptor of the file that matches an entry.
 #[derive(Clone, Copy)]
 struct Selected<'a> {
     selector: &'a Selector,
-    node: &'a Node,
+    node: &'a RuleNode,
     by: MatchedBy,
 }
 
@@ -121,7 +121,7 @@ impl RuleSet {
         })
     }
 
-    fn node(&self, step: Step) -> &Node {
+    fn node(&self, step: LevelStep) -> &RuleNode {
         &self.nodes[step.node as usize]
     }
 }
@@ -169,7 +169,7 @@ impl<'a> Match<'a> {
             .zip(steps.map(|step| step.map(|step| self.selected(*step))))
     }
 
-    fn selected(&self, step: Step) -> Selected<'a> {
+    fn selected(&self, step: LevelStep) -> Selected<'a> {
         let (selector, node) = (&self.set.selectors[step.node as usize], self.set.node(step));
         Selected {
             selector,

@@ -21,15 +21,15 @@ pub(super) fn add_directories(path: &Path, found: &mut BTreeSet<PathBuf>) {
     let (mut place, mut rest, mut links) = (PathBuf::new(), steps(path), 0);
     while let Some(step) = rest.pop() {
         let name = match step {
-            Step::Start(start) => {
+            PathStep::Start(start) => {
                 place = start;
                 continue;
             }
-            Step::Up => {
+            PathStep::Up => {
                 place.pop();
                 continue;
             }
-            Step::Name(name) => name,
+            PathStep::Name(name) => name,
         };
         let next = place.join(name);
         let Ok(metadata) = next.symlink_metadata() else {
@@ -57,7 +57,7 @@ pub(super) fn add_directories(path: &Path, found: &mut BTreeSet<PathBuf>) {
 }
 
 /// A step on the way to a file.
-enum Step {
+enum PathStep {
     /// The root, with the disk on Windows.
     Start(PathBuf),
     Up,
@@ -65,20 +65,20 @@ enum Step {
 }
 
 /// Returns the steps of a path, the first one last.
-fn steps(path: &Path) -> Vec<Step> {
+fn steps(path: &Path) -> Vec<PathStep> {
     let mut start = PathBuf::new();
     let mut steps = Vec::new();
     for component in path.components() {
         match component {
             Component::Prefix(_) | Component::RootDir => start.push(component),
             Component::CurDir => {}
-            Component::ParentDir => steps.push(Step::Up),
-            Component::Normal(name) => steps.push(Step::Name(name.to_owned())),
+            Component::ParentDir => steps.push(PathStep::Up),
+            Component::Normal(name) => steps.push(PathStep::Name(name.to_owned())),
         }
     }
     steps.reverse();
     if !start.as_os_str().is_empty() {
-        steps.push(Step::Start(start));
+        steps.push(PathStep::Start(start));
     }
     steps
 }

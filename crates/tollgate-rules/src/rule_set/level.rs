@@ -25,7 +25,7 @@ pub(crate) enum Level {
 
 /// A node and how it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct LevelStep {
     pub(crate) node: u32,
     pub(crate) by: MatchedBy,
 }
@@ -54,8 +54,8 @@ impl Level {
     /// Returns the node of an entry: by its exact value, else by the first pattern that matches,
     /// else by its key alone.
     #[inline]
-    pub(crate) fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<Step> {
-        let step = |by| move |node| Step { node, by };
+    pub(crate) fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<LevelStep> {
+        let step = |by| move |node| LevelStep { node, by };
         match self {
             Self::Native(level) => level
                 .exact(selectors, key, value)

@@ -47,7 +47,7 @@ pub struct RuleSet {
     /// The keys and values of the descriptors of all domains and levels.
     pub(crate) selectors: Vec<Selector>,
     /// The descriptors, in the same order.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<RuleNode>,
 }
 
 pub(crate) struct Domain {
@@ -61,7 +61,7 @@ pub(crate) struct Domain {
 }
 
 /// A descriptor of the file.
-pub(crate) struct Node {
+pub(crate) struct RuleNode {
     pub(crate) rule: Option<Arc<Rule>>,
     pub(crate) children: Option<Box<Level>>,
     /// The runtime value is part of the metric's name.
