@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args};
+use clap::Args;
 
 use crate::command::values::{Pairs, boolean, duration, equal_pairs, pairs, path};
 
@@ -24,13 +24,12 @@ pub(crate) struct AdsArguments {
     pub(crate) config_grpc_xds_node_metadata: Pairs,
 
     /// Sets gRPC metadata of the calls to the control plane
-    #[arg(
-        long, env, default_value = "", value_parser = pairs, hide_env_values = true, value_name = "NAME:VALUE,…"
-    )]
+    #[arg(long, env, default_value = "", value_parser = pairs, hide_env_values = true)]
+    #[arg(value_name = "NAME:VALUE,…")]
     pub(crate) config_grpc_xds_client_additional_headers: Pairs,
 
     /// Connects to the control plane with TLS
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) config_grpc_xds_server_use_tls: bool,
 
     /// Sets the CA certificates that verify the control plane, in PEM
@@ -50,11 +49,11 @@ pub(crate) struct AdsArguments {
     pub(crate) config_grpc_xds_client_tls_key: PathBuf,
 
     /// Sets the first wait before a new connection to the control plane
-    #[arg(long, env, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, env, default_value = "10s", value_parser = duration)]
     pub(crate) xds_client_backoff_initial_interval: Duration,
 
     /// Sets the longest wait before a new connection to the control plane
-    #[arg(long, env, default_value = "60s", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, env, default_value = "60s", value_parser = duration)]
     pub(crate) xds_client_backoff_max_interval: Duration,
 
     /// Sets the share by which these waits vary at random, from 0 to 1
@@ -62,7 +61,7 @@ pub(crate) struct AdsArguments {
     pub(crate) xds_client_backoff_random_factor: f64,
 
     /// Varies these waits at random
-    #[arg(long, env, value_parser = boolean, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "true")]
     pub(crate) xds_client_backoff_jitter: bool,
 
     /// Sets the most bytes of a response of the control plane

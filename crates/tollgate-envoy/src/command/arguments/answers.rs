@@ -1,7 +1,7 @@
 //! The flags and variables for what an answer to Envoy contains besides its code.
 //! The header fields themselves are written in `service/headers.rs`.
 
-use clap::{ArgAction, Args};
+use clap::Args;
 
 use crate::command::values::{boolean, share};
 
@@ -10,7 +10,7 @@ use crate::command::values::{boolean, share};
 pub(crate) struct AnswerArguments {
     /// Adds header fields with the limit, the units that are left, and the seconds until units
     /// return
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) limit_response_headers_enabled: bool,
 
     /// Sets the name of the field with the limit
@@ -26,23 +26,21 @@ pub(crate) struct AnswerArguments {
     pub(crate) limit_reset_header: String,
 
     /// Adds the fields RateLimit-Policy, RateLimit and Retry-After. Limits in shadow mode and hidden ones have none
-    #[arg(long, env = "TOLLGATE_STANDARD_HEADERS", value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env = "TOLLGATE_STANDARD_HEADERS", value_parser = boolean)]
+    #[arg(default_value = "false")]
     pub(crate) standard_headers: bool,
 
     /// Adds this header field, with the units that are left, to requests that pass near a limit
-    #[arg(
-        long,
-        env = "TOLLGATE_NEAR_LIMIT_HEADER",
-        default_value = "",
-        value_name = "NAME"
-    )]
+    #[arg(long, env = "TOLLGATE_NEAR_LIMIT_HEADER", default_value = "")]
+    #[arg(value_name = "NAME")]
     pub(crate) near_limit_header: String,
 
     /// Sets the share of a limit above which requests are near it
-    #[arg(long, env = "TOLLGATE_NEAR_LIMIT_SHARE", value_parser = share, default_value = "0.8", value_name = "SHARE")]
+    #[arg(long, env = "TOLLGATE_NEAR_LIMIT_SHARE", value_parser = share, default_value = "0.8")]
+    #[arg(value_name = "SHARE")]
     pub(crate) near_limit_share: f64,
 
     /// Returns the request and the metadata of its rules as dynamic metadata
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) response_dynamic_metadata: bool,
 }

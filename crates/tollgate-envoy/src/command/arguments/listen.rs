@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args};
+use clap::Args;
 
 use crate::command::values::{boolean, duration, path};
 
@@ -39,15 +39,15 @@ pub(crate) struct ListenArguments {
     pub(crate) grpc_port: u16,
 
     /// Closes connections of gRPC after this time. 0 is no limit
-    #[arg(long, env, default_value = "24h", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, env, default_value = "24h", value_parser = duration)]
     pub(crate) grpc_max_connection_age: Duration,
 
     /// Sets how long calls may go on after --grpc-max-connection-age. 0 is no limit
-    #[arg(long, env, default_value = "1h", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, env, default_value = "1h", value_parser = duration)]
     pub(crate) grpc_max_connection_age_grace: Duration,
 
     /// Serves gRPC with TLS
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) grpc_server_use_tls: bool,
 
     /// Sets the certificate, in PEM. It is read again when it changes
@@ -72,42 +72,29 @@ pub(crate) struct ListenArguments {
     pub(crate) max_connections: Option<usize>,
 
     /// Closes connections of gRPC without a new call for this time. 0 is no limit
-    #[arg(
-        long, env = "TOLLGATE_IDLE_TIMEOUT", default_value = "15m", value_parser = duration, value_name = "DURATION"
-    )]
+    #[arg(long, env = "TOLLGATE_IDLE_TIMEOUT", default_value = "15m", value_parser = duration)]
     pub(crate) idle_timeout: Duration,
 
     /// Sets the most calls at the same time on one connection
-    #[arg(
-        long,
-        env = "TOLLGATE_MAX_STREAMS",
-        default_value_t = 1_024,
-        value_name = "COUNT"
-    )]
+    #[arg(long, env = "TOLLGATE_MAX_STREAMS", default_value_t = 1_024)]
+    #[arg(value_name = "COUNT")]
     pub(crate) max_streams: u32,
 
     /// Sets the most bytes of a request
-    #[arg(long, env = "TOLLGATE_MAX_MESSAGE_BYTES", default_value_t = 1 << 20, value_name = "BYTES")]
+    #[arg(long, env = "TOLLGATE_MAX_MESSAGE_BYTES", default_value_t = 1 << 20)]
+    #[arg(value_name = "BYTES")]
     pub(crate) max_message_bytes: usize,
 
     /// Sets the most descriptors of a request
-    #[arg(
-        long,
-        env = "TOLLGATE_MAX_DESCRIPTORS",
-        default_value_t = 1_000,
-        value_name = "COUNT"
-    )]
+    #[arg(long, env = "TOLLGATE_MAX_DESCRIPTORS", default_value_t = 1_000)]
+    #[arg(value_name = "COUNT")]
     pub(crate) max_descriptors: usize,
 
     /// Sets how long calls are still taken after SIGTERM, while the health fails
-    #[arg(
-        long, env = "TOLLGATE_DRAIN_DELAY", default_value = "5s", value_parser = duration, value_name = "DURATION"
-    )]
+    #[arg(long, env = "TOLLGATE_DRAIN_DELAY", default_value = "5s", value_parser = duration)]
     pub(crate) drain_delay: Duration,
 
     /// Sets how long calls may go on after --drain-delay
-    #[arg(
-        long, env = "TOLLGATE_DRAIN_TIMEOUT", default_value = "20s", value_parser = duration, value_name = "DURATION"
-    )]
+    #[arg(long, env = "TOLLGATE_DRAIN_TIMEOUT", default_value = "20s", value_parser = duration)]
     pub(crate) drain_timeout: Duration,
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use tollgate_envoy::StatsdProtocol;
 
 use crate::command::values::{Pairs, boolean, duration, pairs};
@@ -12,11 +12,11 @@ use crate::command::values::{Pairs, boolean, duration, pairs};
 #[derive(Args)]
 pub(crate) struct MetricsArguments {
     /// Sends and serves no metrics
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) disable_stats: bool,
 
     /// Sends metrics to statsd [default: true, or false with --use-prometheus]
-    #[arg(long, env, value_parser = boolean, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) use_statsd: Option<bool>,
 
     /// Sets the host of statsd
@@ -28,13 +28,8 @@ pub(crate) struct MetricsArguments {
     pub(crate) statsd_port: u16,
 
     /// Sets the protocol for statsd
-    #[arg(
-        long,
-        env,
-        default_value = "tcp",
-        ignore_case = true,
-        value_name = "PROTOCOL"
-    )]
+    #[arg(long, env, default_value = "tcp", ignore_case = true)]
+    #[arg(value_name = "PROTOCOL")]
     pub(crate) statsd_protocol: Protocol,
 
     /// Adds tags to the names of metrics for statsd
@@ -42,11 +37,11 @@ pub(crate) struct MetricsArguments {
     pub(crate) extra_tags: Pairs,
 
     /// Sets the time between two sends to statsd
-    #[arg(long, env, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, env, default_value = "10s", value_parser = duration)]
     pub(crate) stats_flush_interval: Duration,
 
     /// Serves metrics for Prometheus
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) use_prometheus: bool,
 
     /// Sets the address for Prometheus. The host may be left out

@@ -9,9 +9,9 @@ mod metrics;
 mod rules;
 mod store;
 
-use std::path::PathBuf;
+use std::{any::TypeId, path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{Arg, ArgAction, Parser};
 
 pub(crate) use ads::AdsArguments;
 pub(crate) use answers::AnswerArguments;
@@ -33,6 +33,7 @@ use super::{
 /// in `1h30m`, `10s` or `250us`.
 #[derive(Parser)]
 #[command(name = "tollgate-envoy", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(mut_args(by_type))]
 pub(crate) struct Arguments {
     /// Reads settings from a file in TOML
     #[arg(long, env = "TOLLGATE_CONFIG", value_parser = path, value_name = "FILE")]
@@ -57,26 +58,28 @@ pub(crate) struct Arguments {
     pub(crate) metrics: MetricsArguments,
 
     /// Sets the level from which log lines are written
-    #[arg(
-        long,
-        env,
-        default_value = "warn",
-        ignore_case = true,
-        help_heading = "Log",
-        value_name = "LEVEL"
-    )]
+    #[arg(long, env, default_value = "warn", ignore_case = true)]
+    #[arg(help_heading = "Log", value_name = "LEVEL")]
     pub(crate) log_level: LogLevel,
 
     /// Sets the form of log lines
-    #[arg(
-        long,
-        env,
-        default_value = "text",
-        ignore_case = true,
-        help_heading = "Log",
-        value_name = "FORMAT"
-    )]
+    #[arg(long, env, default_value = "text", ignore_case = true)]
+    #[arg(help_heading = "Log", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
+}
+
+/// Adds what all settings of a type have. A boolean may stand without a value, as in `--flag`, or
+/// with one, as in `--flag=false`.
+fn by_type(argument: Arg) -> Arg {
+    let of_values = argument.get_value_parser().type_id();
+    if of_values == TypeId::of::<Duration>() {
+        return argument.value_name("DURATION");
+    }
+    if of_values != TypeId::of::<bool>() || argument.get_env().is_none() {
+        return argument;
+    }
+    let optional = argument.action(ArgAction::Set).num_args(0..=1);
+    optional.require_equals(true).default_missing_value("true")
 }
 
 const EXAMPLES: &str = "\

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use tollgate_rules::Compat;
 
 use crate::command::values::{boolean, path};
@@ -16,7 +16,8 @@ pub(crate) struct RuleArguments {
     pub(crate) rules: Option<PathBuf>,
 
     /// Sets the first part of the path of the rules: ROOT/SUBDIRECTORY/APPDIRECTORY
-    #[arg(long, env, default_value = "/srv/runtime_data/current", value_parser = path, value_name = "PATH")]
+    #[arg(long, env, default_value = "/srv/runtime_data/current", value_parser = path)]
+    #[arg(value_name = "PATH")]
     pub(crate) runtime_root: PathBuf,
 
     /// Sets the middle part of the path of the rules. It may be empty
@@ -28,43 +29,34 @@ pub(crate) struct RuleArguments {
     pub(crate) runtime_appdirectory: PathBuf,
 
     /// Sets where rules come from
-    #[arg(
-        long,
-        env,
-        default_value = "FILE",
-        ignore_case = true,
-        value_name = "TYPE"
-    )]
+    #[arg(long, env, default_value = "FILE", ignore_case = true)]
+    #[arg(value_name = "TYPE")]
     pub(crate) config_type: ConfigType,
 
     /// Sets the mode of files of rules without the field compat
-    #[arg(
-        long,
-        env = "TOLLGATE_COMPAT",
-        default_value = "native",
-        value_name = "MODE"
-    )]
+    #[arg(long, env = "TOLLGATE_COMPAT", default_value = "native")]
+    #[arg(value_name = "MODE")]
     pub(crate) compat: Mode,
 
     /// Joins the rules of files with the same domain
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) merge_domain_config: bool,
 
     /// Starts without rules when they cannot be loaded
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) force_start_without_initial_config: bool,
 
     /// Reports healthy only while there are rules for at least one domain
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) healthy_with_at_least_one_config_loaded: bool,
 
     /// Lets every request pass, and counts the requests over their limit
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) shadow_mode: bool,
 
     /// Puts every descriptor in quota mode: a request is denied only when all of them exceed their
     /// limits
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) quota_mode: bool,
 }
 

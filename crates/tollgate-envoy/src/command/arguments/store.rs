@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use crate::command::values::{boolean, duration, path};
 
@@ -13,35 +13,22 @@ use crate::command::values::{boolean, duration, path};
 pub(crate) struct StoreArguments {
     /// Sets the store by a URL: `memory:`, `redis://`, `redis+sentinel://`, `redis+cluster://` … It
     /// overrides --redis-url
-    #[arg(
-        long,
-        env = "TOLLGATE_STORE",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
+    #[arg(long, env = "TOLLGATE_STORE", hide_env_values = true)]
+    #[arg(value_name = "URL")]
     pub(crate) store: Option<String>,
 
     /// Sets the answer while Redis is away
-    #[arg(
-        long,
-        env = "TOLLGATE_ON_OUTAGE",
-        default_value = "local",
-        value_name = "ANSWER"
-    )]
+    #[arg(long, env = "TOLLGATE_ON_OUTAGE", default_value = "local")]
+    #[arg(value_name = "ANSWER")]
     pub(crate) on_outage: OnOutage,
 
     /// Sets the longest time that a decision may take. Envoy waits for 20 ms by default
-    #[arg(long, env = "TOLLGATE_DEADLINE", value_parser = duration, default_value = "15ms", value_name = "DURATION")]
+    #[arg(long, env = "TOLLGATE_DEADLINE", value_parser = duration, default_value = "15ms")]
     pub(crate) deadline: Duration,
 
     /// Sets the kind of the store. Without --redis-url, it is the memory of this process
-    #[arg(
-        long,
-        env,
-        default_value = "redis",
-        ignore_case = true,
-        value_name = "TYPE"
-    )]
+    #[arg(long, env, default_value = "redis", ignore_case = true)]
+    #[arg(value_name = "TYPE")]
     pub(crate) backend_type: Backend,
 
     /// Sets the address of Redis: `HOST:PORT`, the path of a socket, `MASTER,SENTINEL,…`, or
@@ -50,53 +37,34 @@ pub(crate) struct StoreArguments {
     pub(crate) redis_url: Option<String>,
 
     /// Sets what --redis-url names
-    #[arg(
-        long,
-        env,
-        default_value = "SINGLE",
-        ignore_case = true,
-        value_name = "TYPE"
-    )]
+    #[arg(long, env, default_value = "SINGLE", ignore_case = true)]
+    #[arg(value_name = "TYPE")]
     pub(crate) redis_type: RedisType,
 
     /// Sets how a single server is reached. With unix, an address that starts with / is the path of
     /// a socket
-    #[arg(
-        long,
-        env,
-        default_value = "unix",
-        ignore_case = true,
-        value_name = "TYPE"
-    )]
+    #[arg(long, env, default_value = "unix", ignore_case = true)]
+    #[arg(value_name = "TYPE")]
     pub(crate) redis_socket_type: SocketType,
 
     /// Sets the password of Redis, or `USER:PASSWORD`
-    #[arg(
-        long,
-        env,
-        default_value = "",
-        hide_env_values = true,
-        value_name = "PASSWORD"
-    )]
+    #[arg(long, env, default_value = "", hide_env_values = true)]
+    #[arg(value_name = "PASSWORD")]
     pub(crate) redis_auth: String,
 
     /// Sets the password of the Sentinels, or `USER:PASSWORD`
-    #[arg(
-        long,
-        env,
-        default_value = "",
-        hide_env_values = true,
-        value_name = "PASSWORD"
-    )]
+    #[arg(long, env, default_value = "", hide_env_values = true)]
+    #[arg(value_name = "PASSWORD")]
     pub(crate) redis_sentinel_auth: String,
 
     /// Reads the password of the store from a file, or the user and the password on two lines. It
     /// is read every second
-    #[arg(long, env = "TOLLGATE_CREDENTIALS_FILE", default_value = "", value_parser = path, value_name = "FILE")]
+    #[arg(long, env = "TOLLGATE_CREDENTIALS_FILE", default_value = "", value_parser = path)]
+    #[arg(value_name = "FILE")]
     pub(crate) credentials_file: PathBuf,
 
     /// Connects to Redis with TLS
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) redis_tls: bool,
 
     /// Sets the CA certificates that verify Redis, in PEM
@@ -104,7 +72,7 @@ pub(crate) struct StoreArguments {
     pub(crate) redis_tls_cacert: PathBuf,
 
     /// Reports healthy only while Redis answers
-    #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    #[arg(long, env, value_parser = boolean, default_value = "false")]
     pub(crate) redis_health_check_active_connection: bool,
 
     /// Sets the prefix of all names in Redis
