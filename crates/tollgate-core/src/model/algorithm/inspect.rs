@@ -163,6 +163,110 @@ impl StoredState {
         }
     }
 
+    /// Returns the units that were spent since an earlier look at the same state, at least. This
+    /// state was read at `now_us`.
+    ///
+    /// No total is stored. Units are missed that were spent and have left the state again in
+    /// between: of a bucket that was full once, of a window that began and ended, and without the
+    /// quota those that an interval bucket got back. Refunded units are subtracted.
+    ///
+    /// `None` for two layouts, after a change of the quota, and for a lockout: compare what was
+    /// [spent](Self::spent) at both times then.
+    ///
+    /// ```
+    /// use tollgate::store::StoredState;
+    ///
+    /// // A bucket with one unit for each second. Five units are missing each time, and two came back.
+    /// let full = |at| StoredState::Bucket { full_us: at * 1_000_000, part: 0, pace: 1e6 };
+    /// assert_eq!(full(107).spent_since(&full(105), 102_000_000, None), Some(2));
+    /// ```
+    #[must_use]
+    pub fn spent_since(&self, before: &Self, now_us: u64, quota: Option<&Quota>) -> Option<u64> {
+        Some(match (before, self) {
+            (a, b) if a == b => 0,
+            (
+                Self::Bucket {
+                    full_us: a,
+                    pace: a_pace,
+                    ..
+                },
+                Self::Bucket {
+                    full_us: b, pace, ..
+                },
+            ) if a_pace.to_bits() == pace.to_bits() => {
+                // A unit moves the moment at which the bucket is full by the pace.
+                if *a >= now_us {
+                    (b.saturating_sub(*a) as f64 / pace).round() as u64
+                } else {
+                    self.spent(now_us, now_us, quota)
+                }
+            }
+            (
+                Self::IntervalBucket {
+                    start_us: a_start,
+                    missing: a,
+                },
+                Self::IntervalBucket {
+                    start_us: b_start,
+                    missing: b,
+                },
+            ) => {
+                let fills = quota.map_or(0, |quota| {
+                    (b_start.saturating_sub(*a_start) / period_us(quota))
+                        .saturating_mul(quota.amount())
+                });
+                b.saturating_sub(a.saturating_sub(fills))
+            }
+            (
+                Self::Window {
+                    start_us: a_start,
+                    count: a,
+                    ..
+                },
+                Self::Window {
+                    start_us: b_start,
+                    count: b,
+                    ..
+                },
+            ) => b.saturating_sub(if a_start == b_start { *a } else { 0 }),
+            (
+                Self::SlidingWindow {
+                    start_us: a_start,
+                    current: a,
+                    ..
+                },
+                Self::SlidingWindow {
+                    start_us: b_start,
+                    current: b,
+                    previous,
+                },
+            ) => {
+                if a_start == b_start {
+                    b.saturating_sub(*a)
+                } else {
+                    b + previous.saturating_sub(*a)
+                }
+            }
+            (
+                Self::SlidingBuckets {
+                    width_us: a_width,
+                    buckets: a,
+                },
+                Self::SlidingBuckets {
+                    width_us: b_width,
+                    buckets: b,
+                },
+            ) if a_width == b_width => {
+                let earlier = |at: u64| a.iter().find(|(other, _)| *other == at);
+                let earlier = |at: u64| earlier(at).map_or(0, |(_, units)| *units);
+                let added = |(at, units): &(u64, u64)| units.saturating_sub(earlier(*at));
+                b.iter().map(added).sum()
+            }
+            (Self::SlidingLog { units: a }, Self::SlidingLog { units: b }) => b.saturating_sub(*a),
+            _ => return None,
+        })
+    }
+
     /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody
     /// spends. Zero when the check fits at `now_us`.
     ///

@@ -6,6 +6,7 @@ mod change;
 mod debt;
 mod each;
 mod log;
+mod looks;
 mod refund;
 mod remembered;
 
