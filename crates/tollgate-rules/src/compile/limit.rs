@@ -29,9 +29,8 @@ pub(super) struct RateLimit {
     pub(super) replaces: Box<[Box<str>]>,
 }
 
-/// The most requests in one window: of Envoy's service, and of a quota.
+/// The most requests in one window of Envoy's service.
 const MOST_ENVOY: u64 = u32::MAX as u64;
-const MOST: u64 = 999_999_999_999_999;
 
 /// The fields of a `rate_limit` or of one of its `limits`.
 #[derive(Default)]
@@ -150,7 +149,7 @@ impl Compiler {
                     let most = if self.compat.is_envoy() {
                         MOST_ENVOY
                     } else {
-                        MOST
+                        Quota::MAX_AMOUNT
                     };
                     read.requests = self.number(node, &trail, 0, most);
                 }
@@ -173,7 +172,7 @@ impl Compiler {
                 }
                 "burst" if self.is_addition(field, &trail) => {
                     read.burst = self
-                        .number(node, &trail, 1, MOST)
+                        .number(node, &trail, 1, Quota::MAX_AMOUNT)
                         .map(|burst| (burst, node.at));
                 }
                 "time_zone" if self.is_addition(field, &trail) => {

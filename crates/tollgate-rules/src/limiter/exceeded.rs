@@ -14,9 +14,6 @@ use tollgate::{Algorithm, Cost, Key, Limiter, Outage, Policy, Quota, Store, limi
 
 use crate::Unit;
 
-/// The most units above a limit: the greatest amount of a quota.
-const MOST: u64 = 999_999_999_999_999;
-
 /// The counts of all rules.
 pub(super) struct Exceeded {
     store: Arc<dyn Store>,
@@ -42,7 +39,7 @@ impl Exceeded {
         let Some(limiter) = self.limiter(period).filter(|_| units > 0) else {
             return;
         };
-        let units = Cost::new(units.min(MOST));
+        let units = Cost::new(units.min(Quota::MAX_AMOUNT));
         if let Err(error) = limiter.check_key(key).cost(units).await {
             tracing::debug!(limiter = limiter.name(), %error, "units above a limit were not counted");
         }
@@ -84,7 +81,7 @@ impl Exceeded {
 
     fn of_unit(&self, unit: Unit) -> Option<(Duration, Limiter)> {
         let period = unit.duration();
-        let quota = Quota::try_new(MOST, period).ok()?;
+        let quota = Quota::try_new(Quota::MAX_AMOUNT, period).ok()?;
         let policy =
             Policy::try_new(format!("exceeded.{unit}"), Algorithm::FixedWindow, quota).ok()?;
         let builder = Limiter::builder(Arc::clone(&self.store))

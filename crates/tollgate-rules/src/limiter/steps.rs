@@ -12,15 +12,6 @@ use tollgate::{
 
 use crate::{Compat, DescriptorOutcome, GlobalModes, Plan, Planned, Rule};
 
-/// The most branches of a key, and so the most descriptors of a step.
-const MAX_BRANCHES: usize = 4;
-
-/// The most policies of a set.
-const MAX_POLICIES: usize = 8;
-
-/// The most leased policies of a set.
-const MAX_LEASED: usize = 4;
-
 /// The number of policy sets of steps that are kept. A service has few combinations of rules.
 const SETS: usize = 1_024;
 
@@ -28,7 +19,7 @@ const SETS: usize = 1_024;
 pub(super) struct Steps(Cache<Parts, PolicySet>);
 
 /// The policies of each descriptor of a step.
-type Parts = SmallVec<[PolicySet; MAX_BRANCHES]>;
+type Parts = SmallVec<[PolicySet; Key::MAX_BRANCHES]>;
 
 /// Descriptors that are decided together: either all are charged, or none.
 struct Step<'p, 'l> {
@@ -182,8 +173,11 @@ impl<'p, 'l> Step<'p, 'l> {
         };
         let has_name = |policy: &Policy| policies().any(|held| held.name() == policy.name());
         let is_leased = descriptor.is_leased();
-        let most = if is_leased { MAX_LEASED } else { MAX_POLICIES };
-        self.descriptors.len() < MAX_BRANCHES
+        let most = match is_leased {
+            true => PolicySet::MAX_LEASED,
+            false => PolicySet::MAX_POLICIES,
+        };
+        self.descriptors.len() < Key::MAX_BRANCHES
             && policies().count() + descriptor.policies.len() <= most
             && self
                 .descriptors

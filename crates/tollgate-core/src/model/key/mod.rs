@@ -105,6 +105,9 @@ enum LongKey {
 const _: () = assert!(size_of::<Key>() <= 88);
 
 impl Key {
+    /// The most [branches](Self::with_branch) of a key.
+    pub const MAX_BRANCHES: usize = MAX_BRANCHES;
+
     /// A key without text, which no function returns.
     const EMPTY: Self = Self {
         len: 0,

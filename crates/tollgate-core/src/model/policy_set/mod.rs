@@ -78,6 +78,12 @@ struct ReplicaShare {
 const MAX_LEASED: usize = 4;
 
 impl PolicySet {
+    /// The most policies of a set.
+    pub const MAX_POLICIES: usize = MAX_POLICIES;
+
+    /// The most [leased](Policy::leased) policies of a set.
+    pub const MAX_LEASED: usize = MAX_LEASED;
+
     /// Creates a set of policies that are known only at run time.
     ///
     /// # Errors

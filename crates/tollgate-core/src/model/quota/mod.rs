@@ -91,6 +91,9 @@ enum QuotaField {
 }
 
 impl Quota {
+    /// The greatest amount, and the greatest burst.
+    pub const MAX_AMOUNT: u64 = MAX_AMOUNT;
+
     /// Allows `amount` units per `period`, with a burst of `amount`.
     ///
     /// # Panics
