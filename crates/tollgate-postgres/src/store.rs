@@ -39,8 +39,21 @@ impl PostgresStore {
         self.0.is_available()
     }
 
-    /// Returns what decides, for tests of the project. Not covered by semantic versioning.
-    #[doc(hidden)]
+    /// Returns the adapter of the core, which decides over the table: for code that takes a
+    /// [`KeyValueStore`] of any database.
+    ///
+    /// ```
+    /// use tollgate::store::{KeyValue, KeyValueStore};
+    /// use tollgate_postgres::PostgresStore;
+    ///
+    /// fn is_away<K: KeyValue>(store: &KeyValueStore<K>) -> bool {
+    ///     !store.is_available()
+    /// }
+    ///
+    /// let store = PostgresStore::open("postgres://app@127.0.0.1/shop")?;
+    /// assert!(!is_away(store.adapter()));
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
     #[must_use]
     pub fn adapter(&self) -> &KeyValueStore<impl KeyValue + use<>> {
         &self.0

@@ -247,8 +247,10 @@ tollgate::debug_fields! { RuleLimiter: rules = .0.rules, modes = .0.modes, .. }
 
 #[cfg(not(feature = "http"))]
 impl RuleLimiter {
-    /// Says which feature the method needs.
-    #[doc(hidden)]
+    /// Names the feature `http`, with which the method returns limits for the requests of a layer.
+    ///
+    /// Without the feature it cannot be called: no type is a `NeedsHttp`, so the compiler reports
+    /// what is missing.
     #[must_use]
     pub fn for_requests<N: NeedsHttp>(&self, _: N) -> N {
         unreachable!("no type implements the trait")

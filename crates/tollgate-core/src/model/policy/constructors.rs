@@ -219,9 +219,11 @@ impl Policy {
         )
     }
 
-    /// Says which feature the constructor needs.
+    /// Names the feature `calendar`, with which this makes a policy of calendar windows.
+    ///
+    /// Without the feature it cannot be called: no type is a `NeedsCalendar`, so the compiler
+    /// reports what is missing.
     #[cfg(not(feature = "calendar"))]
-    #[doc(hidden)]
     #[must_use]
     pub fn calendar_window<N: NeedsCalendar>(_: N, _: u64, _: impl Sized, _: impl Sized) -> Self {
         unreachable!("no type implements the trait")
