@@ -134,12 +134,7 @@ impl Enforced {
             (limiters, ..) => {
                 let mut table = Table::new(["limiter", "enforced", "operator", "policies"]);
                 for of in limiters {
-                    table.row([
-                        shown(&of.limiter),
-                        of.enforced(),
-                        of.operator(),
-                        of.policies(),
-                    ]);
+                    table.row(of.cells());
                 }
                 table.text()
             }

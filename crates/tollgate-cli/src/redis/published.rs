@@ -129,6 +129,13 @@ impl Published {
 }
 
 impl PublishedLimiter {
+    /// Returns the limiter as cells: its name, the shares in force, that of operators, and the
+    /// policies.
+    pub(crate) fn cells(&self) -> [String; 4] {
+        let name = shown(&self.limiter);
+        [name, self.enforced(), self.operator(), self.policies()]
+    }
+
     /// Returns the shares in force as text.
     pub(crate) fn enforced(&self) -> String {
         self.enforced
@@ -139,7 +146,7 @@ impl PublishedLimiter {
     }
 
     /// Returns the share that operators have set as text, safe for a terminal.
-    pub(crate) fn operator(&self) -> String {
+    fn operator(&self) -> String {
         self.operator
             .as_deref()
             .map(|share| shown(&share.chars().take(20).collect::<String>()))
@@ -147,7 +154,7 @@ impl PublishedLimiter {
     }
 
     /// Returns the policies as text.
-    pub(crate) fn policies(&self) -> String {
+    fn policies(&self) -> String {
         match &self.policies[..] {
             [] => "not published".to_owned(),
             sets => sets

@@ -2,7 +2,7 @@
 //! Nothing here prints: that is in `plain.rs` and `screen.rs`.
 
 use super::snapshot::{Snapshot, SourceStatus};
-use crate::output::{Line, Table, shown};
+use crate::output::{Line, Table};
 
 /// Returns the lines about the sources and the outages.
 pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
@@ -152,12 +152,7 @@ fn published(snapshot: &Snapshot) -> Table {
         ("policies", 1),
     ]);
     for of in &snapshot.published {
-        table.row([
-            shown(&of.limiter),
-            of.enforced(),
-            of.operator(),
-            of.policies(),
-        ]);
+        table.row(of.cells());
     }
     table
 }

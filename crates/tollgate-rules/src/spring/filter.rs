@@ -29,16 +29,7 @@ const ARGUMENTS: [&str; 5] = [
 
 /// Reads the filters `RequestRateLimiter` of a list, and skips all others.
 pub(super) fn filters(list: &Node, field: &str, values: &mut Values<'_>) -> Vec<Filter> {
-    let items = match &list.value {
-        Value::List(items) => items.as_slice(),
-        Value::Scalar(Scalar::Null) => &[],
-        _ => {
-            let message = format!("expected a list, got {}", list.describe());
-            values.refuse(RuleErrorKind::Type, field, list.at, message);
-            &[]
-        }
-    };
-    let items = items.iter().enumerate();
+    let items = values.list(list, field).iter().enumerate();
     let filters: Vec<_> = items
         .filter_map(|(at, item)| filter(item, &format!("{field}[{at}]"), values))
         .take(MAX_FILTERS + 1)

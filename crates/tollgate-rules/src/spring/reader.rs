@@ -180,19 +180,8 @@ impl Reader<'_> {
     }
 
     fn routes(&mut self, list: &Node, field: &str) -> Vec<Route> {
-        let items = match &list.value {
-            Value::List(items) => items.as_slice(),
-            Value::Scalar(Scalar::Null) => &[],
-            _ => {
-                let message = format!("expected a list, got {}", list.describe());
-                self.values
-                    .refuse(RuleErrorKind::Type, field, list.at, message);
-                &[]
-            }
-        };
+        let items = self.values.list(list, field).iter().enumerate();
         items
-            .iter()
-            .enumerate()
             .filter_map(|(at, item)| self.route(item, format!("{field}[{at}]")))
             .collect()
     }

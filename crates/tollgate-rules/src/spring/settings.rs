@@ -96,15 +96,14 @@ impl NumberReader {
         if !self.is_present || self.is_broken {
             return self.is_present.then_some(None);
         }
+        let mut refuse = |number: &str, at, message: String| {
+            let field = format!("{field}.{number}");
+            values.refuse(RuleErrorKind::Value, &field, at, message);
+            Some(None)
+        };
         let Some(replenish_rate) = self.replenish_rate else {
             let message = format!("is missing, expected an integer from 1 to {MAX_INT}");
-            values.refuse(
-                RuleErrorKind::Value,
-                &format!("{field}.replenish-rate"),
-                at,
-                message,
-            );
-            return Some(None);
+            return refuse("replenish-rate", at, message);
         };
         if let Some((burst, at)) = self.burst_capacity
             && burst != 0
@@ -112,25 +111,13 @@ impl NumberReader {
         {
             let message =
                 format!("must be 0 or at least replenish-rate ({replenish_rate}), got {burst}");
-            values.refuse(
-                RuleErrorKind::Value,
-                &format!("{field}.burst-capacity"),
-                at,
-                message,
-            );
-            return Some(None);
+            return refuse("burst-capacity", at, message);
         }
         // The gateway stores a bucket for 2 × burst / rate seconds, rounded down to 0 here: then it
         // forgets every request.
         if self.burst_capacity.is_none() && replenish_rate > 2 {
             let message = "is missing, and its default of 1 makes the gateway limit nothing at this replenish-rate";
-            values.refuse(
-                RuleErrorKind::Value,
-                &format!("{field}.burst-capacity"),
-                at,
-                message,
-            );
-            return Some(None);
+            return refuse("burst-capacity", at, message.to_owned());
         }
         Some(Some(Numbers {
             replenish_rate,

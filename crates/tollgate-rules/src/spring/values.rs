@@ -29,6 +29,19 @@ impl Values<'_> {
         self.errors.push_at(kind, field, at, message);
     }
 
+    /// Returns the items of a list. A mistake is reported when something else stands there.
+    pub(super) fn list<'n>(&mut self, node: &'n Node, field: &str) -> &'n [Node] {
+        match &node.value {
+            Value::List(items) => return items,
+            Value::Scalar(Scalar::Null) => {}
+            _ => {
+                let message = format!("expected a list, got {}", node.describe());
+                self.refuse(RuleErrorKind::Type, field, node.at, message);
+            }
+        }
+        &[]
+    }
+
     /// Reads a text. `None` when nothing stands there, or when a mistake was reported.
     pub(super) fn text(&mut self, node: &Node, field: &str) -> Option<String> {
         let text = match &node.value {

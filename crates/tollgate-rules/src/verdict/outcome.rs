@@ -53,7 +53,11 @@ impl DescriptorOutcome {
     /// charged.
     #[must_use]
     pub fn remembered(period: Duration, hits: u64, now: Duration) -> Self {
-        let usage = Usage::remembered(hits);
+        Self::over(period, Usage::remembered(hits), now)
+    }
+
+    /// Returns the outcome of a check of which no unit was charged.
+    fn over(period: Duration, usage: Usage, now: Duration) -> Self {
         Self {
             is_over: true,
             remaining: 0,
@@ -179,13 +183,7 @@ impl DescriptorOutcome {
             over: hits,
             ..Usage::default()
         };
-        Self {
-            is_over: true,
-            remaining: 0,
-            reset_after: reset_after(period, now),
-            usage,
-            is_hidden: false,
-        }
+        Self::over(period, usage, now)
     }
 
     /// Returns whether the limit was exceeded.
