@@ -7,8 +7,8 @@ use std::{
 };
 
 use tollgate::{
-    Algorithm, Anchor, CalendarUnit, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet,
-    Quota, RedisStore, TimeZone, store::Clock,
+    Algorithm, Anchor, CalendarUnit, Cost, Limiter, MemoryStore, Policy, PolicySet, Quota,
+    RedisStore, TimeZone,
 };
 use tollgate_test_support::{
     Dice, InMemory, InRedis, Subject, calls::Script, decided_at, integers, patient_limiter,
@@ -725,28 +725,4 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
             .remaining(),
         5
     );
-}
-
-#[tokio::test]
-async fn an_outage_limits_a_replica_to_its_share_of_the_period() {
-    let clock = Clock::manual(FEBRUARY_US);
-    let month = Policy::calendar_window("month", 12, CalendarUnit::Month, TimeZone::UTC);
-    let store = RedisStore::builder("redis://127.0.0.1:1")
-        .clock(clock)
-        .build()
-        .expect("a store");
-    let limiter = Limiter::builder(store)
-        .policies(month)
-        .on_outage(Outage::local(4))
-        .build();
-    let mut admitted = 0;
-    for _ in 0..6 {
-        let decision = limiter
-            .check_key(&Key::new("acme"))
-            .await
-            .expect("a decision");
-        assert!(decision.is_degraded());
-        admitted += u64::from(decision.is_allowed());
-    }
-    assert_eq!(admitted, 3);
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use tollgate::{
-    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
-    RedisStore, limiter::DeniedKeys, store::Clock,
+    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, RedisStore,
+    limiter::DeniedKeys, store::Clock,
 };
 use tollgate_test_support::{decided, decided_at, patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
@@ -136,29 +136,6 @@ async fn entries_are_those_of_the_branch_of_the_log() {
                 .expect("entries")
                 .is_empty()
         );
-    }
-}
-
-#[tokio::test]
-async fn an_outage_divides_the_quota_of_each_branch() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
-    let limiter = Limiter::builder(store)
-        .policies([ADDRESS, API_KEY])
-        .on_outage(Outage::local(5))
-        .build();
-    drop(server);
-    for (key, expected) in [(key("a", "x"), [0, 19]), (key("b", "x"), [0, 18])] {
-        let decision = limiter.check(&key).await.expect("the local share decides");
-        assert!(decision.is_allowed() && decision.is_degraded());
-        assert_eq!(
-            decision
-                .states()
-                .map(|state| state.remaining())
-                .collect::<Vec<_>>(),
-            expected
-        );
-        assert!(decided(&limiter, &key).await.is_denied());
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tollgate::{
-    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
-    RedisStore, store::Clock, test_util::FaultyStore,
+    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota, RedisStore, store::Clock,
 };
 use tollgate_test_support::{decided_at, patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
@@ -75,41 +73,6 @@ async fn a_request_and_its_tokens_are_charged_together_or_not_at_all() {
                 .is_denied()
         );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [57, 0]);
-    }
-}
-
-#[tokio::test]
-async fn checks_of_many_callers_and_costs_at_a_time_add_up() {
-    const KEYS: u64 = 5;
-    let server = RedisServer::start();
-    for limiter in limiters(&server).await {
-        let mut callers = JoinSet::new();
-        for at in 0..500_u64 {
-            let limiter = limiter.clone();
-            callers.spawn(async move {
-                let (key, tokens) = (at % KEYS, at * 37 % 400);
-                let decision = decided_at(&limiter, key, costs(tokens)).await;
-                (key, tokens, decision.is_allowed())
-            });
-        }
-        let mut spent = [(0, 0); KEYS as usize];
-        let mut denied = 0;
-        for (key, tokens, is_allowed) in callers.join_all().await {
-            match is_allowed {
-                true => {
-                    spent[key as usize] =
-                        (spent[key as usize].0 + 1, spent[key as usize].1 + tokens);
-                }
-                false => denied += 1,
-            }
-        }
-        assert!(denied > 0);
-        for (key, (requests, tokens)) in (0_u64..).zip(spent) {
-            assert_eq!(
-                remaining_of_each(&limiter, key).await,
-                [60 - requests, 10_000 - tokens]
-            );
-        }
     }
 }
 
@@ -249,53 +212,4 @@ async fn a_caller_waits_until_each_cost_is_available() {
         "the request waits longer than the tokens"
     );
     assert_eq!(wait(100).await, 1_000);
-}
-
-#[tokio::test]
-async fn an_outage_keeps_the_costs() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
-    let limiter = Limiter::builder(store)
-        .policies([REQUESTS, TOKENS])
-        .on_outage(Outage::local(10))
-        .build();
-    drop(server);
-    let decision = decided_at(&limiter, "acme", costs(850)).await;
-    assert!(decision.is_allowed() && decision.is_degraded());
-    let left: Vec<_> = decision.states().map(|state| state.remaining()).collect();
-    assert_eq!(left, [5, 150], "a tenth of each quota");
-}
-
-#[tokio::test]
-async fn an_outage_spends_the_share_of_a_cost_that_is_above_it_and_no_more() {
-    let store = FaultyStore::default();
-    store.fail();
-    let day = Policy::token_bucket("day", Quota::per_day(12));
-    let wide = Policy::fixed_window("wide", Quota::per_day(100));
-    let limiter = |policies: PolicySet| {
-        Limiter::builder(store.clone())
-            .policies(policies)
-            .on_outage(Outage::local(4))
-            .build()
-    };
-    for policies in [
-        day.clone().into(),
-        Policy::sliding_log("log", Quota::per_day(12)).into(),
-        [day.clone(), wide.clone()].into(),
-    ] {
-        let limiter = limiter(policies);
-        let spend = async |key: &str, cost: u64| {
-            let decision = decided_at(&limiter, key, Cost::new(cost)).await;
-            let left = decision.states().next().expect("a state").remaining();
-            (decision.is_allowed(), left)
-        };
-        assert_eq!(spend("fresh", 12).await, (true, 0));
-        assert_eq!(spend("fresh", 12).await, (false, 0));
-        assert_eq!(spend("fresh", 1).await, (false, 0));
-        assert_eq!(spend("begun", 1).await, (true, 2));
-        assert_eq!(spend("begun", 12).await, (false, 2), "a part is not enough");
-    }
-    let decision = decided_at(&limiter([day, wide].into()), "acme", Cost::new(12)).await;
-    let left: Vec<_> = decision.states().map(|state| state.remaining()).collect();
-    assert_eq!(left, [0, 13], "3 of 3 and 12 of 25");
 }

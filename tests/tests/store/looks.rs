@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Cost, Costs, ErrorKind, Lease, Limiter, Outage, Policy, Quota, RedisStore, limiter::KeyState,
-    test_util::FaultyStore,
-};
+use tollgate::{Cost, Costs, ErrorKind, Lease, Policy, Quota, RedisStore, limiter::KeyState};
 use tollgate_test_support::{PATIENCE, decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
@@ -131,50 +128,4 @@ async fn a_peek_with_a_cost_of_a_leased_policy_knows_the_units_of_this_process()
     assert!(state.retry_after().is_some(), "{state:?}");
     assert_eq!(spent(&state), before);
     assert!(limiter.check("acme").await.expect("a decision").is_leased());
-}
-
-#[tokio::test]
-async fn an_outage_answers_a_peek_with_a_cost_by_the_share_and_spends_nothing_of_it() {
-    let store = FaultyStore::default();
-    let limiter = |outage| {
-        Limiter::builder(store.clone())
-            .policies(BUCKET)
-            .on_outage(outage)
-            .build()
-    };
-    let (local, open, closed) = (
-        limiter(Outage::local(4)),
-        limiter(Outage::Open),
-        limiter(Outage::Closed),
-    );
-    store.fail_with(ErrorKind::ConnectionLost);
-    for _ in 0..3 {
-        let state = local
-            .peek("acme")
-            .cost(Cost::new(25))
-            .await
-            .expect("a peek");
-        assert_eq!(
-            (
-                state.is_degraded(),
-                state.retry_after(),
-                left(&state, "bucket")
-            ),
-            (true, None, 25)
-        );
-    }
-    assert_eq!(
-        open.peek("acme")
-            .cost(Cost::new(100))
-            .await
-            .expect("a peek")
-            .retry_after(),
-        None
-    );
-    let error = closed
-        .peek("acme")
-        .cost(Cost::ONE)
-        .await
-        .expect_err("no answer");
-    assert_eq!(error.kind(), ErrorKind::ConnectionLost);
 }

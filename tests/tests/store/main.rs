@@ -31,6 +31,7 @@ mod lying_postgres;
 mod margin;
 mod memory;
 mod order;
+mod outages;
 mod overload;
 mod pairs;
 mod paused_server;

@@ -7,8 +7,8 @@ use tokio::{
     time::Instant,
 };
 use tollgate::{
-    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota,
-    RedisStore, limiter::PolicyState, store::Clock, test_util::FaultyStore,
+    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Policy, Priority, Quota, RedisStore,
+    limiter::PolicyState, store::Clock,
 };
 use tollgate_test_support::{decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
@@ -26,53 +26,6 @@ async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
         admitted += usize::from(decided_at(limiter, "all", costs.clone()).await.is_allowed());
     }
     admitted
-}
-
-#[tokio::test]
-async fn a_share_in_an_outage_has_ranks_too() {
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
-    let outage = Outage::local(2);
-    let limiter = Limiter::builder(store)
-        .policies(FLEET)
-        .on_outage(outage)
-        .build();
-    drop(server);
-    assert_eq!(
-        admitted(&limiter, &background()).await,
-        30,
-        "60 % of half of the quota"
-    );
-    assert_eq!(admitted(&limiter, &Costs::new(Cost::ONE)).await, 20);
-}
-
-#[tokio::test]
-async fn a_cost_above_what_its_rank_has_of_a_share_spends_that_and_no_more() {
-    let store = FaultyStore::default();
-    store.fail();
-    let limiter = Limiter::builder(store)
-        .policies(Policy::fixed_window("day", Quota::per_day(100)))
-        .on_outage(Outage::local(2))
-        .build();
-    let spend = async |key: u64, cost: u64| {
-        let costs = Costs::new(Cost::new(cost)).with_priority(Priority::BACKGROUND);
-        let look = limiter.peek(key).cost(costs.clone()).await;
-        let decision = decided_at(&limiter, key, costs).await;
-        assert_eq!(
-            look.expect("a state").retry_after().is_none(),
-            decision.is_allowed(),
-            "{cost}"
-        );
-        decision.is_allowed().then(|| decision.cost().units())
-    };
-    // The rank has 30 of the 50 units of this replica.
-    for cost in 31..=60 {
-        assert_eq!(spend(cost, cost).await, Some(30), "{cost}");
-        assert_eq!(spend(cost, 1).await, None, "{cost}");
-    }
-    for (cost, spent) in [(1, Some(1)), (29, Some(29)), (40, None)] {
-        assert_eq!(spend(0, cost).await, spent);
-    }
 }
 
 #[tokio::test]
@@ -129,81 +82,6 @@ async fn a_ranked_caller_is_told_what_its_rank_can_have() {
                     .collect()
             ),
             [30, 30]
-        );
-    }
-}
-
-#[tokio::test]
-async fn what_an_outage_charged_returns_to_the_share() {
-    for outage in [Outage::local(2), Outage::Open] {
-        let store = FaultyStore::default();
-        let limiter = Limiter::builder(store.clone())
-            .policies(FLEET)
-            .on_outage(outage)
-            .build();
-        store.fail();
-        let before = decided_at(&limiter, "all", Cost::new(30)).await;
-        let decision = decided_at(&limiter, "all", Cost::new(20)).await;
-        limiter
-            .refund("all", Cost::new(5))
-            .of(&decision)
-            .await
-            .expect("a refund");
-        limiter
-            .refund("all", Cost::new(80))
-            .of(&before)
-            .await
-            .expect("a refund");
-        limiter
-            .refund("other", Cost::ONE)
-            .of(&decision)
-            .await
-            .expect("a refund");
-        let left = limiter
-            .peek("all")
-            .await
-            .expect("a state")
-            .state("fleet")
-            .map(|state| state.remaining());
-        assert_eq!(
-            left,
-            (outage != Outage::Open).then_some(35),
-            "15 of 50 are spent"
-        );
-        let denied = decided_at(&limiter, "all", Cost::new(36)).await;
-        assert_eq!(denied.is_denied(), outage != Outage::Open);
-        limiter
-            .refund("all", Cost::new(36))
-            .of(&denied)
-            .await
-            .expect("a refund");
-        let left = limiter
-            .peek("all")
-            .await
-            .expect("a state")
-            .state("fleet")
-            .map(|state| state.remaining());
-        assert_eq!(
-            left,
-            (outage != Outage::Open).then_some(35),
-            "a denial spent nothing"
-        );
-        store.recover();
-        // The store has seen neither the charge nor the refund.
-        limiter
-            .refund("all", Cost::new(5))
-            .of(&decision)
-            .await
-            .expect("a refund");
-        assert_eq!(
-            limiter
-                .peek("all")
-                .await
-                .expect("a state")
-                .state("fleet")
-                .expect("a policy")
-                .remaining(),
-            100
         );
     }
 }

@@ -79,27 +79,3 @@ async fn an_outage_limits_each_set_by_its_own_share() {
         }
     }
 }
-
-#[tokio::test]
-async fn a_closed_and_an_open_limiter_answer_alike_for_other_policies() {
-    let build = |outage| {
-        Limiter::builder(away())
-            .policies(API)
-            .on_outage(outage)
-            .build()
-            .with_policies(daily(1))
-    };
-    let _ = build(Outage::Closed)
-        .check("acme")
-        .await
-        .expect_err("closed");
-    for _ in 0..3 {
-        assert!(
-            build(Outage::Open)
-                .check("acme")
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
-    }
-}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prost_types::value::Kind;
-use tollgate::MemoryStore;
+use tollgate::{MemoryStore, Outage, test_util::FaultyStore};
 use tollgate_envoy::{
     LimitHeaderNames, NearLimit, RateLimitService,
     proto::ratelimit::{
@@ -60,26 +60,6 @@ async fn statuses_stand_in_the_order_of_the_descriptors() {
 }
 
 #[tokio::test]
-async fn a_denial_names_the_descriptor_and_is_free() {
-    let service = service();
-    assert_eq!(
-        service
-            .decide(&tenant("once"))
-            .await
-            .unwrap()
-            .overall_code(),
-        Code::Ok
-    );
-    let both = request([descriptor("tenant", "acme"), descriptor("tenant", "once")]);
-    let denied = service.decide(&both).await.unwrap();
-    assert_eq!(denied.overall_code(), Code::OverLimit);
-    let codes: Vec<_> = denied.statuses.iter().map(|status| status.code()).collect();
-    assert_eq!(codes, [Code::Ok, Code::OverLimit]);
-    let next = service.decide(&tenant("acme")).await.unwrap();
-    assert_eq!(next.statuses[0].limit_remaining, 9);
-}
-
-#[tokio::test]
 async fn a_native_wait_is_exact() {
     let service = service();
     let burst = request([descriptor("route", "/burst")]);
@@ -132,19 +112,6 @@ async fn hits_are_those_of_the_descriptor_or_else_of_the_request() {
         service.decide(&asked).await.unwrap().overall_code(),
         Code::OverLimit
     );
-}
-
-#[tokio::test]
-async fn units_are_given_back() {
-    let service = service();
-    let mut asked = tenant("acme");
-    asked.hits_addend = 4;
-    service.decide(&asked).await.unwrap();
-    asked.descriptors[0].is_negative_hits = true;
-    for left in [10, 10] {
-        let response = service.decide(&asked).await.unwrap();
-        assert_eq!(response.statuses[0].limit_remaining, left);
-    }
 }
 
 #[tokio::test]
@@ -541,4 +508,37 @@ async fn a_grpc_client_gets_the_answers() {
     assert_eq!(second.overall_code(), Code::OverLimit);
     drop(client);
     server.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_outage_has_the_stated_answer_and_is_counted() {
+    let errors = |service: &RateLimitService| {
+        let counters = service
+            .metrics()
+            .counters(service.limiter().rules().loads());
+        let mut found = counters
+            .iter()
+            .filter(|(name, _)| name.ends_with(".redis_error"));
+        found.next().map_or(0, |(_, count)| *count)
+    };
+    for (outage, expected) in [
+        (Outage::Open, Ok(Code::Ok)),
+        (Outage::default(), Ok(Code::Ok)),
+        (Outage::Closed, Err(tonic::Code::Unavailable)),
+    ] {
+        let store = FaultyStore::default();
+        let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store.clone());
+        let service = RateLimitService::new(limiter.on_outage(outage).build());
+        assert!(service.decide(&tenant("acme")).await.is_ok());
+        assert_eq!(errors(&service), 0);
+        store.fail();
+        let answer = service.decide(&tenant("acme")).await;
+        let answer = answer.map(|response| response.overall_code());
+        assert_eq!(
+            answer.map_err(|status| status.code()),
+            expected,
+            "{outage:?}"
+        );
+        assert_eq!(errors(&service), 1, "{outage:?}");
+    }
 }

@@ -194,33 +194,3 @@ async fn keys_of_a_hundred_kilobytes_are_limited() {
         .into_inner();
     assert_eq!(unknown.overall_code(), Code::Ok);
 }
-
-#[tokio::test]
-async fn more_units_than_a_limit_ever_has_are_denied() {
-    for (mode, left) in [(Compat::Native, 9), (Compat::Envoy, 0)] {
-        let service = RateLimitService::new(limiter(RULES_OF_BOTH, mode));
-        for hits in [1 << 32, u64::MAX] {
-            let mut asked = tenant("acme");
-            asked.descriptors[0].hits_addend = Some(hits);
-            assert_eq!(
-                service.decide(&asked).await.unwrap().overall_code(),
-                Code::OverLimit,
-                "{hits}"
-            );
-        }
-        let mut all = tenant("other");
-        all.hits_addend = u32::MAX;
-        assert_eq!(
-            service.decide(&all).await.unwrap().overall_code(),
-            Code::OverLimit
-        );
-        // Natively, the denials were free.
-        assert_eq!(
-            service.decide(&tenant("acme")).await.unwrap().statuses[0].limit_remaining,
-            left
-        );
-    }
-}
-
-const RULES_OF_BOTH: &str =
-    "{domain: shop, descriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 10}}]}";

@@ -15,7 +15,6 @@ mod health;
 mod http;
 mod metrics;
 mod program;
-mod redis;
 mod support;
 mod tls;
 mod unread;

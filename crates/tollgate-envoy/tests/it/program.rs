@@ -135,26 +135,6 @@ async fn the_example_is_served_and_ends_with_status_0() {
     assert_eq!(ended.code(), Some(0));
 }
 
-#[tokio::test]
-async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
-    let files = Files::new();
-    let path = files.write("rules.yaml", RULES);
-    let mut command = command();
-    command.arg("--rules").arg(&path);
-    let mut process = start(command);
-    let channel = channel(&process).await;
-    assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, 1));
-    files.write("rules.yaml", "domain: ''");
-    process.wait_for_line("rate limit rules were refused");
-    assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, 0));
-    files.write("rules.yaml", &RULES.replace(": 2}", ": 20}"));
-    // The counter goes on under the new limit.
-    wait::until_async("the new limit", LIMIT, async || {
-        decide(&channel).await.unwrap().1 > 10
-    })
-    .await;
-}
-
 /// Swaps the link `current` of the directory.
 fn swap(files: &Files, target: &str) {
     let next = files.0.path().join("next");
@@ -481,28 +461,6 @@ async fn grpc_is_served_at_a_socket_that_an_earlier_process_left() {
         .unwrap();
     assert_eq!(ended.code(), Some(0));
     assert!(UnixStream::connect(&socket).is_err());
-}
-
-#[tokio::test]
-async fn in_shadow_mode_no_header_field_shows_a_limit() {
-    for (mode, expected) in [("--shadow-mode=false", 2), ("--shadow-mode", 0)] {
-        let files = Files::new();
-        let mut command = command();
-        command
-            .arg("--rules")
-            .arg(files.write("rules.yaml", RULES))
-            .args(["--near-limit-header=x-left", "--near-limit-share=0"])
-            .args(["--standard-headers", mode]);
-        let process = start(command);
-        until_healthy(&process).await;
-        let answer = RateLimitServiceClient::new(channel(&process).await)
-            .should_rate_limit(tenant("acme"))
-            .await
-            .unwrap()
-            .into_inner();
-        assert_eq!(answer.response_headers_to_add.len(), expected, "{mode}");
-        assert_eq!(answer.request_headers_to_add.len(), expected / 2, "{mode}");
-    }
 }
 
 #[test]
