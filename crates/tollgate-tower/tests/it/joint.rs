@@ -92,17 +92,6 @@ async fn leave_a_queue_early(layer: &RateLimitLayer<Global>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_leaves_a_queue_early_is_refunded() {
-    let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).with_burst(3));
-    let limiter = Limiter::new(tokio_clock_store(), queue);
-    let other = Limiter::new(tokio_clock_store(), HOURLY);
-    let layer = RateLimitLayer::new(source(&limiter, &other), Global);
-    leave_a_queue_early(&layer).await;
-    assert_eq!(remaining(&limiter, "all", "queue").await, 2);
-    assert_eq!(remaining(&other, "all", "hourly").await, 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_limit_that_is_tried_out_is_refunded_when_a_request_leaves_a_queue_early() {
     let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).with_burst(3));
     let limiter = Limiter::new(tokio_clock_store(), queue);

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
+use tokio::{runtime::Handle, time::sleep};
 
 use super::{
     queue::QueuedDenial,
-    tests::{BUCKET, MS, PausedStore, QUEUE, waiter},
+    tests::{BUCKET, MS, PausedStore, QUEUE, Waiter, left, spend, waiter, waiter_for},
     *,
 };
 use crate::{Cost, Policy, PolicySet, Quota, Store};
@@ -20,39 +20,10 @@ fn queued(bucket: Policy) -> PolicySet {
     [bucket, Policy::fixed_window("wide", Quota::per_day(1_000))].into()
 }
 
-/// Starts a waiter for `cost` units and lets it run until it has to wait.
-async fn waiter_for(
-    limiter: &Limiter,
-    cost: u64,
-    max_wait: Duration,
-) -> JoinHandle<(Decision, Duration)> {
-    let (limiter, start) = (limiter.clone(), Instant::now());
-    let task = tokio::spawn(async move {
-        let decision = limiter
-            .check("k")
-            .cost(Cost::new(cost))
-            .wait(max_wait)
-            .await
-            .unwrap();
-        (decision, start.elapsed())
-    });
-    tokio::task::yield_now().await;
-    task
-}
-
 /// Returns a limiter whose two units are spent, and a waiter for both of them.
-async fn waiter_for_a_pair(
-    policies: impl Into<PolicySet>,
-) -> (Limiter, JoinHandle<(Decision, Duration)>) {
+async fn waiter_for_a_pair(policies: impl Into<PolicySet>) -> (Limiter, Waiter) {
     let limiter = Limiter::new(PausedStore::new(), policies);
-    assert!(
-        limiter
-            .check("k")
-            .cost(Cost::new(2))
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    spend(&limiter, 2).await;
     let pair = waiter_for(&limiter, 2, MS(1_000)).await;
     (limiter, pair)
 }
@@ -78,7 +49,7 @@ async fn a_caller_whose_time_runs_out_in_the_queue_is_denied_without_a_check() {
     // Another process takes units, so the first in the queue waits longer than it expected.
     for at in [150, 140] {
         sleep(MS(at)).await;
-        assert!(limiter.check("k").await.unwrap().is_allowed());
+        spend(&limiter, 1).await;
     }
     // After 310 ms one unit is there, and the first in the queue still needs two.
     let (decision, waited) = short.await.unwrap();
@@ -89,7 +60,7 @@ async fn a_caller_whose_time_runs_out_in_the_queue_is_denied_without_a_check() {
 #[tokio::test(start_paused = true)]
 async fn a_queue_stays_while_one_caller_waits() {
     let limiter = Limiter::new(PausedStore::new(), queued(BUCKET));
-    let _ = limiter.check("k").await.unwrap();
+    spend(&limiter, 1).await;
     let [first, second] = [
         waiter(&limiter, MS(1_000)).await,
         waiter(&limiter, MS(1_000)).await,
@@ -120,7 +91,7 @@ async fn one_unit_is_waited_for_although_the_burst_takes_longer() {
         PausedStore::new(),
         Policy::token_bucket("five", Quota::per_second(10).with_burst(5)),
     );
-    let _ = limiter.check("k").cost(Cost::new(5)).await.unwrap();
+    spend(&limiter, 5).await;
     let (decision, waited) = waiter(&limiter, MS(150)).await.await.unwrap();
     assert_eq!((decision.is_allowed(), waited), (true, MS(100)));
 }
@@ -132,9 +103,9 @@ async fn a_request_whose_turn_in_a_leaky_bucket_is_too_late_is_denied_without_wa
         Limiter::new(store.clone(), [QUEUE, BUCKET]),
         Limiter::new(store, QUEUE),
     ];
-    let _ = limiter.check("k").await.unwrap();
+    spend(&limiter, 1).await;
     for _ in 0..2 {
-        let _ = queue_only.check("k").await.unwrap();
+        spend(&queue_only, 1).await;
     }
     // The bucket has a unit after 100 ms, and the turn in the queue comes after 300 ms.
     for (max_wait, is_allowed, waited) in [(MS(299), false, MS(0)), (MS(300), true, MS(300))] {
@@ -146,20 +117,11 @@ async fn a_request_whose_turn_in_a_leaky_bucket_is_too_late_is_denied_without_wa
 #[tokio::test(start_paused = true)]
 async fn a_request_enters_a_full_leaky_bucket_as_soon_as_it_has_room() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
-    let _ = limiter.check("k").cost(Cost::new(5)).await.unwrap();
+    spend(&limiter, 5).await;
     let last = waiter(&limiter, MS(500)).await;
     sleep(MS(150)).await;
     // The first unit left after 100 ms, and the waiter took its place.
-    assert_eq!(
-        limiter
-            .peek("k")
-            .await
-            .unwrap()
-            .state("queue")
-            .unwrap()
-            .remaining(),
-        0
-    );
+    assert_eq!(left(&limiter).await, 0);
     assert_eq!(last.await.unwrap().1, MS(500));
 }
 
@@ -190,7 +152,7 @@ async fn an_admitted_request_stays_charged_and_leaves_no_task_behind() {
 async fn a_denial_that_arrives_after_its_caller_has_gone_refunds_nothing() {
     let store = PausedStore::late(MS(20));
     let limiter = Limiter::new(store.clone(), BUCKET);
-    let _ = limiter.check("k").await.unwrap();
+    spend(&limiter, 1).await;
     // Its turn would come after 80 ms.
     let gone = waiter(&limiter, MS(50)).await;
     sleep(MS(10)).await;
@@ -203,13 +165,8 @@ async fn a_denial_that_arrives_after_its_caller_has_gone_refunds_nothing() {
 async fn a_denied_cost_is_not_charged_and_a_cancelled_one_is_refunded_as_a_whole() {
     let store = PausedStore::late(MS(20));
     let limiter = Limiter::new(store.clone(), QUEUE);
-    let _ = limiter.check("k").cost(Cost::new(2)).await.unwrap();
-    let decision = limiter
-        .check("k")
-        .cost(Cost::new(3))
-        .wait(MS(30))
-        .await
-        .unwrap();
+    spend(&limiter, 2).await;
+    let decision = limiter.check("k").cost(3).wait(MS(30)).await.unwrap();
     assert_eq!(
         (decision.is_denied(), decision.cost()),
         (true, Cost::new(3))
@@ -233,16 +190,7 @@ async fn a_denied_cost_is_not_charged_and_a_cancelled_one_is_refunded_as_a_whole
     sleep(MS(30)).await;
     cancelled.abort();
     sleep(MS(500)).await;
-    assert_eq!(
-        limiter
-            .peek("k")
-            .await
-            .unwrap()
-            .state("queue")
-            .unwrap()
-            .remaining(),
-        5
-    );
+    assert_eq!(left(&limiter).await, 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +207,7 @@ async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
         (window, [1_000, 1_000, 2_000, 2_000]),
     ] {
         let limiter = Limiter::new(PausedStore::new(), policy.clone());
-        let _ = limiter.check("k").cost(Cost::new(2)).await.unwrap();
+        spend(&limiter, 2).await;
         let decision = limiter.check("k").await.unwrap();
         assert!(decision.is_denied());
         let now = Instant::now();
@@ -283,7 +231,7 @@ async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_it
         Quota::per_second(100).with_burst(1),
     ));
     for limiter in [&slow, &fast] {
-        assert!(limiter.check("k").await.unwrap().is_allowed());
+        spend(&limiter, 1).await;
     }
     let queued = [
         waiter(&slow, MS(1_000)).await,
@@ -310,15 +258,8 @@ async fn callers_with_equal_policies_share_a_queue_and_all_share_its_bound() {
         .max_waiting(2)
         .build();
     let (equal, other) = (limiter.with_policies(BUCKET), limiter.with_policies(PAIR));
-    assert!(limiter.check("k").await.unwrap().is_allowed());
-    assert!(
-        other
-            .check("k")
-            .cost(Cost::new(2))
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    spend(&limiter, 1).await;
+    spend(&other, 2).await;
     let queued = [
         waiter(&limiter, MS(1_000)).await,
         waiter(&equal, MS(1_000)).await,

@@ -99,14 +99,31 @@ pub(super) const BUCKET: Policy =
     Policy::token_bucket("bucket", Quota::per_second(10).with_burst(1));
 pub(super) const MS: fn(u64) -> Duration = Duration::from_millis;
 
+/// Spends units that are there.
+pub(super) async fn spend(limiter: &Limiter, cost: u64) {
+    let decision = limiter.check("k").cost(cost).await.unwrap();
+    assert!(decision.is_allowed());
+}
+
+/// Returns the units that are left under the first policy.
+pub(super) async fn left(limiter: &Limiter) -> u64 {
+    let state = limiter.peek("k").await.unwrap();
+    state.states().next().unwrap().remaining()
+}
+
+pub(super) type Waiter = tokio::task::JoinHandle<(Decision, Duration)>;
+
 /// Starts a waiter and lets it run until it has to wait.
-pub(super) async fn waiter(
-    limiter: &Limiter,
-    max_wait: Duration,
-) -> tokio::task::JoinHandle<(Decision, Duration)> {
+pub(super) async fn waiter(limiter: &Limiter, max_wait: Duration) -> Waiter {
+    waiter_for(limiter, 1, max_wait).await
+}
+
+/// Starts a waiter for `cost` units and lets it run until it has to wait.
+pub(super) async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> Waiter {
     let (limiter, start) = (limiter.clone(), Instant::now());
     let task = tokio::spawn(async move {
-        let decision = limiter.check("k").wait(max_wait).await.unwrap();
+        let check = limiter.check("k").cost(cost);
+        let decision = check.wait(max_wait).await.unwrap();
         (decision, start.elapsed())
     });
     tokio::task::yield_now().await;
@@ -197,37 +214,19 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once_and_not_charged() 
 #[tokio::test(start_paused = true)]
 async fn a_request_cancelled_during_its_delay_is_refunded() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
-    let _ = limiter.check("k").await.unwrap();
+    spend(&limiter, 1).await;
     let waiters = [
         waiter(&limiter, MS(1_000)).await,
         waiter(&limiter, MS(1_000)).await,
     ];
-    assert_eq!(
-        limiter
-            .peek("k")
-            .await
-            .unwrap()
-            .state("queue")
-            .unwrap()
-            .remaining(),
-        2
-    );
+    assert_eq!(left(&limiter).await, 2);
     // The last one first: only the last place in the queue can be returned.
     for waiter in waiters.into_iter().rev() {
         waiter.abort();
         assert!(waiter.await.unwrap_err().is_cancelled());
     }
     tokio::task::yield_now().await;
-    assert_eq!(
-        limiter
-            .peek("k")
-            .await
-            .unwrap()
-            .state("queue")
-            .unwrap()
-            .remaining(),
-        4
-    );
+    assert_eq!(left(&limiter).await, 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,32 +235,20 @@ async fn a_request_that_waited_for_a_fill_is_refunded_until_the_next_one() {
         "halves",
         Quota::new(2, Duration::from_millis(100)).with_burst(3),
     );
-    for (cost, late, left) in [(2, 0, 3), (1, 99, 2), (1, 100, 3), (2, 100, 3)] {
+    for (cost, late, expected) in [(2, 0, 3), (1, 99, 2), (1, 100, 3), (2, 100, 3)] {
         let limiter = Limiter::new(PausedStore::new(), HALVES);
-        let _ = limiter.check("k").cost(3).await.unwrap();
+        spend(&limiter, 3).await;
         // Its units are there after the second fill.
         let start = Instant::now();
         let decision = limiter.check("k").cost(3).wait(MS(1_000)).await.unwrap();
         assert_eq!(start.elapsed(), MS(200));
         sleep(MS(late)).await;
-        let before = limiter
-            .peek("k")
-            .await
-            .unwrap()
-            .state("halves")
-            .unwrap()
-            .remaining();
+        let before = left(&limiter).await;
         limiter.refund("k", cost).of(&decision).await.unwrap();
-        let after = limiter
-            .peek("k")
-            .await
-            .unwrap()
-            .state("halves")
-            .unwrap()
-            .remaining();
+        let after = left(&limiter).await;
         assert_eq!(
             (after, after - before),
-            (left, if late < 100 { cost } else { 0 }),
+            (expected, if late < 100 { cost } else { 0 }),
             "{cost} units {late} ms late"
         );
     }
@@ -270,7 +257,7 @@ async fn a_request_that_waited_for_a_fill_is_refunded_until_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_middle_of_the_queue_is_not_given_to_a_second_request() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
-    let _ = limiter.check("k").await.unwrap();
+    spend(&limiter, 1).await;
     let [middle, last] = [
         waiter(&limiter, MS(1_000)).await,
         waiter(&limiter, MS(1_000)).await,
@@ -312,7 +299,7 @@ async fn a_request_that_the_store_did_not_charge_is_not_refunded_to_the_store() 
         };
         let limiter = Limiter::new(store.clone(), QUEUE);
         for _ in 0..3 {
-            let _ = limiter.check("k").await.unwrap();
+            spend(&limiter, 1).await;
         }
         assert!(limiter.check("k").await.unwrap().is_degraded());
         // Cancelled during its delay, cancelled before the decision arrives, and turned away.
@@ -337,7 +324,7 @@ async fn a_full_leaky_bucket_is_waited_for_only_when_time_suffices_to_drain_it()
     let store = PausedStore::new();
     let limiter = Limiter::new(store.clone(), QUEUE);
     for _ in 0..5 {
-        let _ = limiter.check("k").await.unwrap();
+        spend(&limiter, 1).await;
     }
     let start = Instant::now();
     assert!(limiter.check("k").wait(MS(499)).await.unwrap().is_denied());
@@ -423,18 +410,11 @@ async fn a_caller_whose_time_runs_out_does_not_overtake_the_queue() {
         PausedStore::new(),
         Policy::window_from_first_hit("minute", Quota::new(2, MS(1_000))),
     );
-    let first = limiter.check("k").cost(Cost::new(2)).await.unwrap();
+    let first = limiter.check("k").cost(2).await.unwrap();
     assert!(first.is_allowed());
     let whole = tokio::spawn({
         let limiter = limiter.clone();
-        async move {
-            limiter
-                .check("k")
-                .cost(Cost::new(2))
-                .wait(MS(5_000))
-                .await
-                .unwrap()
-        }
+        async move { limiter.check("k").cost(2).wait(MS(5_000)).await.unwrap() }
     });
     tokio::task::yield_now().await;
     // Its time ends together with the window, and one unit would fit then.
@@ -453,14 +433,7 @@ async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits
         Policy::interval_bucket("two", Quota::new(2, MS(1_000))),
     ] {
         let limiter = Limiter::new(PausedStore::new(), policy);
-        assert!(
-            limiter
-                .check("k")
-                .cost(Cost::new(2))
-                .await
-                .unwrap()
-                .is_allowed()
-        );
+        spend(&limiter, 2).await;
         let first = waiter(&limiter, MS(1_000)).await;
         let second = waiter(&limiter, MS(1_000)).await;
         let (denied, waited) = waiter(&limiter, MS(1_999)).await.await.unwrap();
@@ -498,7 +471,7 @@ async fn a_wait_of_zero_is_a_plain_check() {
     );
     let error = limiter
         .check("k")
-        .cost(Cost::new(2))
+        .cost(2)
         .wait(Duration::MAX)
         .await
         .unwrap_err();
@@ -509,7 +482,7 @@ async fn a_wait_of_zero_is_a_plain_check() {
 async fn a_check_that_spends_nothing_of_a_queue_does_not_wait_for_it() {
     let tokens = Policy::token_bucket("tokens", Quota::per_second(10));
     let limiter = Limiter::new(PausedStore::new(), [QUEUE, tokens]);
-    let _ = limiter.check("k").cost(5).await.unwrap();
+    spend(&limiter, 5).await;
     for costs in [Costs::new(Cost::ZERO), [("queue", 0), ("tokens", 1)].into()] {
         for max_wait in [Duration::ZERO, MS(100), MS(10_000)] {
             let start = Instant::now();
@@ -536,7 +509,7 @@ async fn a_cancelled_caller_gives_back_its_place_in_a_debt_only_if_it_is_the_las
         Policy::interval_bucket("interval", Quota::new(1, MS(100))),
     ] {
         let limiter = Limiter::new(PausedStore::new(), policy);
-        let _ = limiter.check("k").await.unwrap();
+        spend(&limiter, 1).await;
         let [first, second] = [
             waiter(&limiter, MS(1_000)).await,
             waiter(&limiter, MS(1_000)).await,
@@ -566,13 +539,13 @@ async fn a_waiter_with_a_cost_gets_its_turn_in_order_of_arrival_also_against_oth
         Limiter::new(store.clone(), policy.clone()),
         Limiter::new(store, policy),
     ];
-    let _ = ours.check("k").cost(Cost::new(10)).await.unwrap();
+    spend(&ours, 10).await;
     let first = waiter(&theirs, MS(60_000)).await;
     let start = Instant::now();
     let pair = tokio::spawn(async move {
         assert!(
             ours.check("k")
-                .cost(Cost::new(2))
+                .cost(2)
                 .wait(MS(60_000))
                 .await
                 .unwrap()
@@ -639,5 +612,5 @@ async fn units_accrue_on_paused_time_while_a_caller_sleeps() {
     sleep(MS(59_000)).await;
     assert!(limiter.check("k").await.unwrap().is_denied());
     sleep(MS(1_000)).await;
-    assert!(limiter.check("k").await.unwrap().is_allowed());
+    spend(&limiter, 1).await;
 }
