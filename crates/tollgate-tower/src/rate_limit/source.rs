@@ -142,9 +142,6 @@ impl LimiterSource {
     /// - A [`Selection`]. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies
     ///   the request.
     ///
-    /// The layer caches the headers of 1024 policy sets. With more sets in use, some requests
-    /// allocate memory to build their headers again.
-    ///
     /// ```
     /// use http::{Request, Response};
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::Selection};

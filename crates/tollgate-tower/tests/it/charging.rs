@@ -341,20 +341,6 @@ async fn a_denial_in_shadow_mode_has_no_cost_to_settle() {
     assert_eq!(*calls.lock().unwrap(), 2);
 }
 
-#[tokio::test]
-async fn a_cost_of_zero_passes_with_rate_limit_headers() {
-    let limiter = Limiter::new(still(), TWO);
-    let _ = limiter.check("all").cost(Cost::new(2)).await.unwrap();
-    let layer = RateLimitLayer::builder(limiter, Global)
-        .cost(|_| Cost::ZERO)
-        .build();
-    let response = send(&layer, request()).await;
-    assert_eq!(
-        (response.status(), header(&response, "ratelimit")),
-        (StatusCode::OK, Some(r#""two";r=0;t=30"#))
-    );
-}
-
 #[tokio::test(start_paused = true)]
 async fn costs_that_name_no_policy_are_a_wrong_set_up_also_when_the_store_answers_late() {
     for limiter in both() {

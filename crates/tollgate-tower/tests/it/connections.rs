@@ -122,13 +122,6 @@ async fn hyper_is_limited_over_http_1_and_http_2() {
 }
 
 #[tokio::test]
-async fn a_rejected_head_request_has_no_body_on_the_wire() {
-    let responses = exchange(serve_hyper().await, false, Method::HEAD, 4).await;
-    assert_limited(&responses[..3]);
-    assert_eq!(responses[3].body(), "");
-}
-
-#[tokio::test]
 async fn a_denied_head_request_has_the_headers_of_a_get_request() {
     let axum = || async {
         let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp);
@@ -163,20 +156,6 @@ async fn a_denied_head_request_has_the_headers_of_a_get_request() {
             assert_eq!(head.headers(), get.headers(), "HTTP/2: {is_http2}");
         }
     }
-}
-
-#[tokio::test]
-async fn clients_of_http_1_and_http_2_with_one_address_share_its_limit() {
-    let address = serve_hyper().await;
-    let mut statuses = Vec::new();
-    for is_http2 in [false, true, false] {
-        statuses.push(
-            exchange(address, is_http2, Method::GET, 1).await[0]
-                .status()
-                .as_u16(),
-        );
-    }
-    assert_eq!(statuses, [200, 200, 429]);
 }
 
 /// Tests the layers that most services have, outside and inside of the limit.

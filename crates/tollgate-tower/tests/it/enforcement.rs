@@ -1,12 +1,6 @@
 //! Limits that are enforced for a share of the keys, which changes while requests run.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::net::SocketAddr;
 
 use http::{Request, Response, StatusCode};
 use tollgate::{
@@ -44,36 +38,6 @@ async fn denied(layer: &RateLimitLayer<Header>) -> Vec<usize> {
         }
     }
     denied
-}
-
-#[tokio::test]
-async fn two_replicas_deny_the_same_keys_and_a_greater_share_denies_them_too() {
-    let (one, other) = (Enforcement::share(0), Enforcement::share(0));
-    let (first, second) = (layer(&one), layer(&other));
-    // Each key spends its one unit.
-    assert_eq!(
-        (denied(&first).await, denied(&second).await),
-        (vec![], vec![]),
-        "0 %"
-    );
-    let mut before = Vec::new();
-    for percent in [0, 25, 50, 100] {
-        one.set(percent).unwrap();
-        other.set(percent).unwrap();
-        let now = denied(&first).await;
-        assert_eq!(now, denied(&second).await, "{percent} %");
-        assert!(before.iter().all(|key| now.contains(key)), "{percent} %");
-        let expected = KEYS * usize::from(percent) / 100;
-        assert!(
-            now.len().abs_diff(expected) <= 30,
-            "{} keys at {percent} %",
-            now.len()
-        );
-        before = now;
-    }
-    assert_eq!(before.len(), KEYS);
-    one.set(0).unwrap();
-    assert!(denied(&first).await.is_empty());
 }
 
 #[tokio::test]
@@ -191,40 +155,6 @@ async fn a_share_that_changes_while_the_store_answers_is_in_force_with_the_next_
         send(&layer, request()).await.status(),
         StatusCode::TOO_MANY_REQUESTS
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_share_that_is_turned_up_and_down_under_load_takes_effect_at_once() {
-    let enforcement = Enforcement::share(0);
-    let layer = layer(&enforcement);
-    denied(&layer).await;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let load: Vec<_> = (0..2)
-        .map(|_| {
-            let (layer, is_over) = (layer.clone(), Arc::clone(&is_over));
-            tokio::spawn(async move {
-                while !is_over.load(Ordering::Relaxed) {
-                    for key in 0..10 {
-                        assert!(
-                            [200, 429].contains(&send(&layer, of(key)).await.status().as_u16())
-                        );
-                    }
-                    tokio::task::yield_now().await;
-                }
-            })
-        })
-        .collect();
-    for percent in [100, 0, 40, 100, 0, 100] {
-        enforcement.set(percent).unwrap();
-        let now = denied(&layer).await.len();
-        let expected = KEYS * usize::from(percent) / 100;
-        let slack = if [0, 100].contains(&percent) { 0 } else { 30 };
-        assert!(now.abs_diff(expected) <= slack, "{now} keys at {percent} %");
-    }
-    is_over.store(true, Ordering::Relaxed);
-    for task in load {
-        task.await.unwrap();
-    }
 }
 
 #[tokio::test]

@@ -220,38 +220,6 @@ async fn expose_headers_names_the_headers_once_for_stacked_layers() {
     }
 }
 
-#[tokio::test]
-async fn of_single_values_those_of_the_layer_with_the_fewest_remaining_units_stay() {
-    let tight = || Limiter::new(still(), TWO);
-    let wide = || Limiter::new(still(), DAY);
-    for (outer, inner) in [(tight(), wide()), (wide(), tight())] {
-        for (format, name, value) in [
-            (
-                HeaderFormat::Legacy {
-                    reset: ResetFormat::Seconds,
-                },
-                "x-ratelimit-limit",
-                "2",
-            ),
-            (HeaderFormat::Ietf06, "ratelimit-limit", "2"),
-            (HeaderFormat::Ietf07, "ratelimit", "limit=2, remaining="),
-        ] {
-            let layer = |limiter: &Limiter| {
-                RateLimitLayer::builder(limiter.clone(), Global)
-                    .header_format(format)
-                    .build()
-            };
-            let Ok(response) = layer(&outer)
-                .layer(layer(&inner).layer(hello()))
-                .oneshot(request())
-                .await;
-            let written = header(&response, name).unwrap();
-            assert!(written.starts_with(value), "{written}");
-            let _ = (outer.reset("all").await, inner.reset("all").await);
-        }
-    }
-}
-
 /// Returns the numbers of a header.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
     text.split(|letter: char| !letter.is_ascii_digit())

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{Response, StatusCode};
 use tollgate::{
-    Decision, Enforcement, KeySecret, Limiter, Outage, Policy, Priority, Quota,
+    Decision, Enforcement, KeySecret, Limiter, Outage,
     limiter::Selection,
     permits::{Concurrency, ConcurrencyLimiter},
 };
@@ -196,49 +196,6 @@ async fn a_responder_that_layers_share_knows_the_decision_and_the_headers_of_the
     assert!(
         response.status() == StatusCode::OK && header(&response, "retry-after").is_some(),
         "{response:?}"
-    );
-}
-
-#[tokio::test]
-async fn the_headers_of_a_ranked_denial_say_what_that_caller_can_have() {
-    let plan = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
-    let limiter = Limiter::new(
-        still(),
-        [Policy::token_bucket("fleet", Quota::per_minute(10)), plan],
-    );
-    let layer = RateLimitLayer::builder(limiter.clone(), Global)
-        .priority(|_| Priority::BACKGROUND)
-        .build();
-    for left in (0..6).rev() {
-        let response = send(&layer, request()).await;
-        assert_eq!(response.status(), StatusCode::OK);
-        let state = header(&response, "ratelimit").unwrap();
-        assert!(state.contains(&format!("\"fleet\";r={left};")), "{state}");
-    }
-    assert!(limiter.check("all").cost(3).await.unwrap().is_allowed());
-    let response = send(&layer, request()).await;
-    // Four units have to accrue before the rank can have one.
-    let state = header(&response, "ratelimit").unwrap();
-    assert_eq!(
-        (response.status(), header(&response, "retry-after")),
-        (StatusCode::TOO_MANY_REQUESTS, Some("24"))
-    );
-    assert!(state.contains("\"fleet\";r=0;t=24"), "{state}");
-    // The plan of a customer is whole at every rank.
-    let limiter = Limiter::new(
-        still(),
-        Policy::fixed_window("plan", Quota::per_day(20)).unranked(),
-    );
-    let layer = RateLimitLayer::builder(limiter, Global)
-        .priority(|_| Priority::BACKGROUND)
-        .build();
-    assert_eq!(
-        statuses(&layer, 21)
-            .await
-            .iter()
-            .filter(|status| **status == StatusCode::OK)
-            .count(),
-        20
     );
 }
 

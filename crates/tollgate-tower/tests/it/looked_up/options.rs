@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
-use tollgate::{Cost, KeySecret, Limiter, MemoryStore, Policy, Quota, store::Clock};
+use tollgate::{Cost, KeySecret, Limiter};
 use tollgate_tower::{
     Decisions, LimiterSource, RateLimitLayer, RequestLimiter, TieredLimiters,
     key::{Global, Header},
@@ -162,75 +162,6 @@ async fn an_own_limiter_of_the_request_limiter_stays_fixed() {
             Some(r#""hourly";r=2;t=3600"#),
             "{name}"
         );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn stacked_layers_combine_what_was_looked_up() {
-    for at in 0..6 {
-        let outer = sources(&still(), HOURLY).into_iter().nth(at).unwrap().1;
-        let (name, inner) = sources(&still(), TWO).into_iter().nth(at).unwrap();
-        let stack = RateLimitLayer::new(outer, Global)
-            .layer(RateLimitLayer::new(inner, Global).layer(hello()));
-        let Ok(response) = stack.clone().oneshot(request()).await;
-        assert_eq!(
-            header(&response, "ratelimit"),
-            Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#),
-            "{name}"
-        );
-        let Ok(_) = stack.clone().oneshot(request()).await;
-        // The outer layer is spent with this request, and the inner one denies it: the longer wait
-        // wins.
-        let Ok(denied) = stack.oneshot(request()).await;
-        assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS, "{name}");
-        assert_eq!(header(&denied, "retry-after"), Some("3600"), "{name}");
-        assert!(
-            denied
-                .body()
-                .contains("Policy hourly: try again in 3600 s."),
-            "{name}: {}",
-            denied.body()
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_double_count_of_looked_up_limiters_is_logged_once() {
-    for at in 0..5 {
-        let lines = logged("TOLLGATE-DOUBLE-COUNT", async move {
-            let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-            let layer =
-                || RateLimitLayer::new(sources(&store, TWO).into_iter().nth(at).unwrap().1, Global);
-            let stack = layer().layer(layer().layer(hello()));
-            for _ in 0..3 {
-                let Ok(_) = stack.clone().oneshot(request()).await;
-            }
-        })
-        .await;
-        assert_eq!(lines.len(), 1, "{at}: {lines:?}");
-    }
-}
-
-#[tokio::test]
-async fn the_headers_of_more_sets_than_the_layer_keeps_are_right() {
-    let quota = |parts: &http::request::Parts| -> Option<Policy> {
-        let amount = parts.headers.get("amount")?.to_str().ok()?.parse().ok()?;
-        TWO.with_quota(Quota::per_day(amount)).ok()
-    };
-    let layer = RateLimitLayer::new(
-        LimiterSource::from_fn(Limiter::new(still(), TWO), quota),
-        Header::new("amount"),
-    );
-    for round in 0..2 {
-        for amount in 10..3_000_u64 {
-            let response = send(&layer, request_with("amount", &amount.to_string())).await;
-            let (policy, left) = (
-                format!(r#""two";q={amount};w=86400"#),
-                format!(r#""two";r={};"#, amount - 1 - round),
-            );
-            assert_eq!(header(&response, "ratelimit-policy"), Some(&*policy));
-            assert!(header(&response, "ratelimit").unwrap().starts_with(&left));
-        }
     }
 }
 

@@ -1,15 +1,9 @@
 //! The limits of tenants, through a layer.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use http::{Request, StatusCode};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::time::Instant;
 use tollgate::{
     Limiter, Policy, PolicySet, Quota,
     limiter::Selection,
@@ -19,7 +13,6 @@ use tollgate_tower::{
     RateLimitLayer,
     key::{Global, Header},
 };
-use tower::{Layer, ServiceExt};
 
 use crate::support::*;
 
@@ -172,37 +165,6 @@ async fn a_rejection_without_limits_tells_the_client_nothing_of_the_source() {
         r#"{"title":"Service Unavailable","status":503}"#
     );
     assert!(!response.headers().contains_key("retry-after"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_thousand_requests_at_once_are_one_fetch_and_each_is_charged() {
-    let fetches = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&fetches);
-    let quota = Policy::fixed_window("api", Quota::per_day(600));
-    let limiter = Limiter::new(still(), ONE);
-    let tenants = TenantLimiters::new(limiter.clone(), move |_: Tenant| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        let quota = quota.clone();
-        async move {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            Ok::<_, String>(quota)
-        }
-    });
-    let service = RateLimitLayer::new(tenants, Global).layer(hello());
-    let mut requests = JoinSet::new();
-    for _ in 0..1_000 {
-        requests.spawn(service.clone().oneshot(request_of("acme")));
-    }
-    let statuses = requests
-        .join_all()
-        .await
-        .into_iter()
-        .map(|response| response.unwrap().status());
-    assert_eq!(
-        statuses.filter(|status| *status == StatusCode::OK).count(),
-        600
-    );
-    assert_eq!(fetches.load(Ordering::Relaxed), 1);
 }
 
 #[cfg(feature = "metrics")]
