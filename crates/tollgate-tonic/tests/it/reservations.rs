@@ -110,20 +110,18 @@ async fn a_client_that_hangs_up_pays_the_messages_that_were_sent() {
     until_charged(&limiter, (1, 2)).await;
 }
 
+/// Counts as a handler does.
+#[allow(clippy::unnecessary_wraps, reason = "an interceptor may fail")]
+fn count_950(request: Request<()>) -> Result<Request<()>, tonic::Status> {
+    let meter = request.extensions().get::<Meter>().unwrap();
+    meter.counter("messages").unwrap().set(950);
+    Ok(request)
+}
+
 #[tokio::test]
 async fn a_handler_counts_with_the_meter_of_its_request_and_a_full_quota_denies() {
     let limiter = limiter();
-    let counting = |request: Request<()>| {
-        request
-            .extensions()
-            .get::<Meter>()
-            .unwrap()
-            .counter("messages")
-            .unwrap()
-            .set(950);
-        Ok(request)
-    };
-    let echo = EchoServer::with_interceptor(Echoing, counting);
+    let echo = EchoServer::with_interceptor(Echoing, count_950);
     let mut client = client(
         serve(
             Server::builder()
@@ -145,16 +143,6 @@ async fn a_handler_counts_with_the_meter_of_its_request_and_a_full_quota_denies(
 #[tokio::test]
 async fn the_meter_of_an_exempt_call_counts_nothing() {
     let limiter = limiter();
-    let counting = |request: Request<()>| {
-        request
-            .extensions()
-            .get::<Meter>()
-            .unwrap()
-            .counter("messages")
-            .unwrap()
-            .set(950);
-        Ok(request)
-    };
     let builder =
         tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).exempt(|_| true);
     let layer = builder
@@ -163,7 +151,7 @@ async fn the_meter_of_an_exempt_call_counts_nothing() {
     let mut server = Server::builder()
         .layer(layer)
         .layer(MessageCounterLayer::for_policy("messages"));
-    let server = server.add_service(EchoServer::with_interceptor(Echoing, counting));
+    let server = server.add_service(EchoServer::with_interceptor(Echoing, count_950));
     let mut client = client(serve(server).await).await;
     assert_eq!(codes(&mut client, "acme", 2).await, [Code::Ok; 2]);
     assert_eq!(charged(&limiter).await, (0, 0));

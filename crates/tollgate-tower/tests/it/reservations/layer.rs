@@ -243,6 +243,14 @@ fn counts(
     })
 }
 
+/// Returns the answer of a service that counts five tokens.
+async fn answer(
+    layer: &ReservationLayer<Header>,
+    request: Request<()>,
+) -> Response<impl http_body::Body + use<>> {
+    layer.layer(counts(5)).oneshot(request).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_cost_above_the_estimate_is_a_debt_and_an_empty_body_is_settled_at_once() {
     let limiter = Ledger::new(false).limiter();
@@ -295,37 +303,29 @@ async fn left_of_each(limiter: &Limiter) -> [u64; 3] {
 }
 
 #[tokio::test]
-async fn a_count_for_all_policies_is_the_sum_of_costs_that_cascade() {
-    let limiter = plan_credits_and_pool();
-    let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
-        .reserve(|_| Costs::cascading(150))
-        .build();
-    let held = limiter.clone();
-    let service = service_fn(move |request: Request<()>| {
-        let limiter = held.clone();
-        async move {
-            assert_eq!(left_of_each(&limiter).await, [0, 0, 970]);
-            request.extensions().get::<Meter>().unwrap().set(110);
-            Served::Ok(Response::new(String::new()))
-        }
-    });
-    layer.layer(service).oneshot(acme()).await.unwrap();
-    assert_eq!(left_of_each(&limiter).await, [0, 10, 1_000]);
-}
-
-#[tokio::test]
-async fn a_count_of_its_own_is_the_cost_of_a_policy_also_where_costs_cascade() {
-    let limiter = plan_credits_and_pool();
-    let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
-        .reserve(|_| Costs::cascading(150))
-        .build();
-    let service = service_fn(|request: Request<()>| async move {
-        let meter = request.extensions().get::<Meter>().unwrap();
-        meter.counter("pool").unwrap().set(5);
-        Served::Ok(Response::new(String::new()))
-    });
-    layer.layer(service).oneshot(acme()).await.unwrap();
-    assert_eq!(left_of_each(&limiter).await, [0, 0, 995]);
+async fn costs_that_cascade_are_settled_at_the_sum_or_at_the_count_of_each_policy() {
+    let count_all = |meter: &Meter| meter.set(110);
+    let count_one = |meter: &Meter| meter.counter("pool").unwrap().set(5);
+    for (count, expected) in [
+        (count_all as fn(&Meter), [0, 10, 1_000]),
+        (count_one, [0, 0, 995]),
+    ] {
+        let limiter = plan_credits_and_pool();
+        let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+            .reserve(|_| Costs::cascading(150))
+            .build();
+        let held = limiter.clone();
+        let service = service_fn(move |request: Request<()>| {
+            let limiter = held.clone();
+            async move {
+                assert_eq!(left_of_each(&limiter).await, [0, 0, 970]);
+                count(request.extensions().get::<Meter>().unwrap());
+                Served::Ok(Response::new(String::new()))
+            }
+        });
+        layer.layer(service).oneshot(acme()).await.unwrap();
+        assert_eq!(left_of_each(&limiter).await, expected);
+    }
 }
 
 #[tokio::test]
@@ -362,25 +362,14 @@ async fn estimates_above_the_burst_are_refused_or_capped() {
         RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
             .reserve(|_| [("requests", 1), ("tokens", 1_001)])
     };
-    let response = builder()
-        .build()
-        .layer(counts(5))
-        .oneshot(acme())
-        .await
-        .unwrap();
+    let response = answer(&builder().build(), acme()).await;
     assert_eq!(
         (response.status(), header(&response, "retry-after")),
         (StatusCode::PAYLOAD_TOO_LARGE, None)
     );
     assert_eq!((charged(&limiter).await, ledger.commits()), ((0, 0), 0));
 
-    let response = builder()
-        .capped()
-        .build()
-        .layer(counts(5))
-        .oneshot(acme())
-        .await
-        .unwrap();
+    let response = answer(&builder().capped().build(), acme()).await;
     assert_eq!(
         header(&response, "ratelimit")
             .unwrap()
@@ -417,34 +406,14 @@ async fn denied_exempt_and_shadowed_requests_hold_nothing() {
         .unwrap();
     let eight = |_: &http::request::Parts| [("requests", 8), ("tokens", 1)];
 
-    let response = builder()
-        .reserve(eight)
-        .build()
-        .layer(counts(5))
-        .oneshot(acme())
-        .await
-        .unwrap();
+    let response = answer(&builder().reserve(eight).build(), acme()).await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(header(&response, "retry-after").is_some());
-    let response = builder()
-        .reserve(too_much)
-        .build()
-        .layer(counts(5))
-        .oneshot(acme())
-        .await
-        .unwrap();
+    let response = answer(&builder().reserve(too_much).build(), acme()).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     // A denied request of shadow mode has a meter too, which nobody reads.
     let shadow = builder().shadow(true).reserve(eight).build();
-    assert_eq!(
-        shadow
-            .layer(counts(5))
-            .oneshot(acme())
-            .await
-            .unwrap()
-            .status(),
-        StatusCode::OK
-    );
+    assert_eq!(answer(&shadow, acme()).await.status(), StatusCode::OK);
     let exempt = builder().exempt(|_| true).reserve(eight).build();
     let response = exempt.layer(hello()).oneshot(acme()).await.unwrap();
     assert_eq!(
@@ -452,13 +421,8 @@ async fn denied_exempt_and_shadowed_requests_hold_nothing() {
         (StatusCode::OK, None)
     );
     assert_eq!(
-        builder()
-            .reserve(eight)
-            .build()
-            .layer(counts(5))
-            .oneshot(request())
+        answer(&builder().reserve(eight).build(), request())
             .await
-            .unwrap()
             .status(),
         400
     );

@@ -2,7 +2,6 @@
 
 mod handler;
 mod layer;
-mod streams;
 
 use std::{
     convert::Infallible,
