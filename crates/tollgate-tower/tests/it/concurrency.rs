@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, StreamBody};
 use tollgate::{
     Limiter, MemoryStore, Outage, Policy, Quota,
     permits::{Concurrency, ConcurrencyLimiter, Lost, OnLoss},
-    test_util::FaultyStore,
+    test_util::{FaultyStore, ScriptedStore},
 };
 use tollgate_tower::{
     Meter, RateLimitLayer,
@@ -415,7 +415,10 @@ async fn a_lost_permit_ends_the_request_or_its_body_if_the_limit_cancels() {
 
 #[tokio::test]
 async fn a_store_without_permits_is_answered_with_500_and_logged_once() {
-    let layer = ConcurrencyLayer::new(ConcurrencyLimiter::new(Late(still()), STREAMS), Global);
+    let layer = ConcurrencyLayer::new(
+        ConcurrencyLimiter::new(ScriptedStore::allow(), STREAMS),
+        Global,
+    );
     let lines = logged("requests get no permits", async {
         for _ in 0..2 {
             let response = layer.layer(hello()).oneshot(request()).await.unwrap();

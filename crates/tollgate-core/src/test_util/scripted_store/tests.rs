@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     Algorithm, Costs, Denied, ErrorKind, Limiter, Outage, Policy, Quota,
+    permits::{Concurrency, ConcurrencyLimiter},
     test_util::{Answer, ScriptedStore},
 };
 
@@ -222,4 +223,11 @@ fn a_script_of_decisions_needs_no_runtime() {
 #[should_panic(expected = "a script must have at least one answer")]
 fn a_script_without_an_answer_is_refused() {
     let _ = ScriptedStore::new([]);
+}
+
+#[tokio::test]
+async fn a_store_without_permits_is_a_typed_error() {
+    let limiter = ConcurrencyLimiter::new(ScriptedStore::allow(), Concurrency::new("jobs", 1));
+    let error = limiter.acquire("acme").await.expect_err("no permits");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

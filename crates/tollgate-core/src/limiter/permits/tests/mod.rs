@@ -7,13 +7,10 @@ use std::{num::NonZeroU32, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Decision, ErrorKind, Key, MemoryStore, Store,
-    clock::Clock,
-    model::Concurrency,
-    permits::ConcurrencyLimiter,
-    store::{Check, CheckFuture, PermitRequest, StoreFuture},
+    ErrorKind, Key, MemoryStore, Store, clock::Clock, model::Concurrency,
+    permits::ConcurrencyLimiter, store::PermitRequest,
 };
-use server::{EXACT, EXACT_LIMIT, POOLED, POOLED_LIMIT, Server, denied, permit, request, settled};
+use server::{EXACT, POOLED, POOLED_LIMIT, Server, denied, held_at, permit, request, settled};
 
 #[test]
 fn a_store_in_the_process_needs_no_runtime_and_counts_exactly() {
@@ -182,17 +179,7 @@ async fn an_exact_limit_leaves_no_permit_idle_and_one_call_serves_callers_that_w
     let third = permit(&replicas[1]).await;
     assert!(replicas[0].acquire("acme").await.unwrap().is_err());
     drop((second, third));
-    settled(|| {
-        server
-            .store
-            .permits(request(&EXACT_LIMIT, &Key::new("acme")))
-            .into_ready()
-            .unwrap()
-            .unwrap()
-            .in_flight
-            == 0
-    })
-    .await;
+    settled(|| held_at(&server, &EXACT) == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,27 +317,6 @@ async fn a_hundred_thousand_keys_leave_nothing_behind() {
     }
     drop(permits);
     assert!(limiter.shared.is_empty());
-}
-
-#[tokio::test]
-async fn a_store_without_permits_is_a_typed_error() {
-    struct Without(MemoryStore);
-    impl Store for Without {
-        fn check(&self, check: Check<'_>) -> CheckFuture {
-            self.0.check(check)
-        }
-        fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-            self.0.refund(check, decision)
-        }
-        fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-            self.0.reset(check)
-        }
-    }
-    let limiter = ConcurrencyLimiter::new(Without(MemoryStore::new()), EXACT);
-    assert_eq!(
-        limiter.acquire("acme").await.unwrap_err().kind(),
-        ErrorKind::Unsupported
-    );
 }
 
 #[tokio::test(start_paused = true)]

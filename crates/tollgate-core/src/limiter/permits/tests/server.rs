@@ -105,7 +105,6 @@ impl Store for Server {
 pub(super) const POOLED: Concurrency = Concurrency::new("streams", 8);
 pub(super) const EXACT: Concurrency = Concurrency::new("streams", 2).exact();
 pub(super) static POOLED_LIMIT: Concurrency = POOLED;
-pub(super) static EXACT_LIMIT: Concurrency = EXACT;
 
 pub(super) async fn permit(limiter: &ConcurrencyLimiter) -> Permit {
     limiter
@@ -121,6 +120,12 @@ pub(super) async fn denied(limiter: &ConcurrencyLimiter) -> PermitDenied {
         .await
         .expect("an answer")
         .expect_err("a denial")
+}
+
+/// Returns how many permits the server counts.
+pub(super) fn held_at(server: &Server, policy: &Concurrency) -> u64 {
+    let answer = server.store.permits(request(policy, &Key::new("acme")));
+    answer.into_ready().unwrap().unwrap().in_flight
 }
 
 /// Lets the other tasks run until the condition holds. Time stands still.
