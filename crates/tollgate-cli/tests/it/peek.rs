@@ -404,39 +404,6 @@ async fn a_reset_frees_the_units_that_processes_hold() {
 }
 
 #[tokio::test]
-async fn a_leased_state_is_found_by_its_entries_and_the_rules() {
-    if no_server() {
-        return;
-    }
-    let filled = Filled::new().await;
-    let rule = "{key: tenant, rate_limit: {quota: 800/3650d, lease: true}}";
-    let text = format!("domain: shop\ndescriptors: [{rule}]\n");
-    let file = File::new("rules.yaml", text);
-    let rules = Rules::new(RuleSet::load(file.path()).unwrap());
-    let limiter = RuleLimiter::builder(rules, filled.store.clone())
-        .deadline(Duration::from_secs(60))
-        .build();
-    let request = [Descriptor::from([("tenant", "acme")])];
-    let _ = limiter.check("shop", &request, 3).await.unwrap();
-    filled.store.release_leases().await.unwrap();
-
-    let rules = ["--rules", file.path()];
-    let top = filled.run(&[&["top", "--format", "json"][..], &rules].concat());
-    let peek = filled.run(&[&["peek", "tenant=acme", "--format", "json"][..], &rules].concat());
-    for json in [top.json(), peek.json()] {
-        let state = &json["states"][0];
-        assert_eq!(
-            (state["spent"].as_u64(), state["limit"].as_u64()),
-            (Some(3), Some(800)),
-            "{json}"
-        );
-    }
-    let reset = filled.run(&[&["reset", "tenant=acme"][..], &rules].concat());
-    reset.assert_printed(0, "l1, 3 spent\n");
-    assert_eq!(filled.keys(), 0);
-}
-
-#[tokio::test]
 async fn a_peek_shows_a_window_of_the_calendar_and_the_limit_of_its_rule() {
     if no_server() {
         return;
