@@ -1,9 +1,6 @@
 //! Limits whose windows are periods of the calendar.
 
-use std::time::Duration;
-
-use tollgate::{Algorithm, CalendarUnit, MemoryStore, Policy, store::Clock};
-use tollgate_rules::{Descriptor, RuleLimiter, Rules};
+use tollgate::{Algorithm, CalendarUnit, Policy};
 
 use super::{envoy_refused, refused, rules};
 
@@ -42,25 +39,6 @@ fn a_unit_with_a_time_zone_is_a_period_of_the_calendar() {
     assert_eq!(rule.limit().to_string(), "5/month in +05:30 and 1/s");
 }
 
-#[tokio::test]
-async fn a_month_of_a_rule_ends_at_its_local_end() {
-    // 2096-02-29 22:00 UTC is an hour before March in Berlin.
-    let clock = Clock::manual(3_981_391_200_000_000);
-    let set = rules(&with(
-        "unit: month, requests_per_unit: 1, time_zone: Europe/Berlin",
-    ));
-    let limiter = RuleLimiter::new(
-        Rules::new(set),
-        MemoryStore::builder().clock(clock.clone()).build(),
-    );
-    let request = [Descriptor::from([("k", "x")])];
-    assert!(limiter.check("d", &request, 1).await.unwrap().is_allowed());
-    let denied = limiter.check("d", &request, 1).await.unwrap();
-    assert_eq!(denied.retry_after(), Some(Duration::from_secs(3_600)));
-    clock.advance(Duration::from_secs(3_600));
-    assert!(limiter.check("d", &request, 1).await.unwrap().is_allowed());
-}
-
 #[test]
 fn a_limit_begins_with_its_customer() {
     let shown = |limit: &str| {
@@ -84,23 +62,6 @@ fn a_limit_begins_with_its_customer() {
     let window = "calendar_window(day, UTC, 2026-01-17T00:00)";
     assert_eq!(policy.algorithm().to_string(), window);
     assert_eq!(text, "5/30d in UTC from 2026-01-17T00:00");
-}
-
-#[tokio::test]
-async fn a_month_of_a_rule_ends_where_the_customer_began() {
-    // 2096-02-29 08:30 UTC is an hour before the end of the month that began on the 31st.
-    let clock = Clock::manual(3_981_342_600_000_000);
-    let set = rules(&with(
-        "unit: month, requests_per_unit: 1, time_zone: UTC, begins: 2090-01-31T09:30",
-    ));
-    let limiter = RuleLimiter::new(
-        Rules::new(set),
-        MemoryStore::builder().clock(clock.clone()).build(),
-    );
-    let request = [Descriptor::from([("k", "x")])];
-    assert!(limiter.check("d", &request, 1).await.unwrap().is_allowed());
-    let denied = limiter.check("d", &request, 1).await.unwrap();
-    assert_eq!(denied.retry_after(), Some(Duration::from_secs(3_600)));
 }
 
 #[test]

@@ -7,8 +7,7 @@ use tollgate::{
     store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_rules::{
-    CheckError, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter, RuleSet,
-    Rules, Unit,
+    CheckError, Compat, Descriptor, LimitOverride, RuleLimiter, RuleSet, Rules, Unit,
 };
 
 use super::{envoy_rules, rules, still};
@@ -102,31 +101,6 @@ async fn a_check_of_zero_units_tests_and_spends_nothing() {
 }
 
 #[tokio::test]
-async fn modes_of_rules_and_of_all_rules_pass_requests() {
-    let (limiter, _) = on_memory(rules(RULES));
-    for _ in 0..3 {
-        assert!(passes(&limiter, &["shadow"], 1).await);
-    }
-    // One of two quota descriptors is over its limit.
-    assert!(passes(&limiter, &["quota"], 1).await);
-    let other = Descriptor::from([("quota", "y")]);
-    let both = [Descriptor::from([("quota", "x")]), other];
-    assert!(limiter.check("d", &both, 1).await.unwrap().is_allowed());
-    assert!(limiter.check("d", &both, 1).await.unwrap().is_denied());
-
-    let modes = GlobalModes {
-        shadow: true,
-        ..GlobalModes::default()
-    };
-    let shadow = RuleLimiter::builder(Rules::new(rules(RULES)), still())
-        .modes(modes)
-        .build();
-    for _ in 0..3 {
-        assert!(passes(&shadow, &["one"], 1).await);
-    }
-}
-
-#[tokio::test]
 async fn several_limits_of_one_descriptor_are_charged_together() {
     let text = "{domain: d, descriptors: [{key: a, rate_limit: {limits: [{quota: 2/min}, {quota: 3/day}]}}]}";
     let (limiter, clock) = on_memory(rules(text));
@@ -141,16 +115,6 @@ async fn several_limits_of_one_descriptor_are_charged_together() {
 }
 
 #[tokio::test]
-async fn a_reload_continues_the_counters() {
-    let (limiter, _) = on_memory(rules(RULES));
-    assert!(passes(&limiter, &["three"], 2).await);
-    limiter.rules().replace(rules(
-        &RULES.replace("requests_per_unit: 3", "requests_per_unit: 5"),
-    ));
-    assert_eq!(remaining(&limiter, "three").await, 3);
-}
-
-#[tokio::test]
 async fn an_override_has_its_own_counter_in_native_mode_and_that_of_the_rules_in_envoy_mode() {
     for (set, expected) in [(rules(RULES), 3), (envoy_rules(RULES), 1)] {
         let (limiter, _) = on_memory(set);
@@ -159,24 +123,6 @@ async fn an_override_has_its_own_counter_in_native_mode_and_that_of_the_rules_in
         assert!(limiter.check("d", &request, 2).await.unwrap().is_allowed());
         assert_eq!(remaining(&limiter, "three").await, expected);
     }
-}
-
-#[tokio::test]
-async fn a_wrong_request_is_an_error() {
-    let (limiter, _) = on_memory(rules(RULES));
-    let error = limiter.check("", &keys(&["one"]), 1).await.unwrap_err();
-    assert!(
-        matches!(error, CheckError::Request(RequestError::EmptyDomain)),
-        "{error}"
-    );
-    // A domain without rules limits nothing.
-    assert!(
-        limiter
-            .check("other", &keys(&["one"]), 1)
-            .await
-            .unwrap()
-            .is_allowed()
-    );
 }
 
 /// A store that fails for the policy `bad`.

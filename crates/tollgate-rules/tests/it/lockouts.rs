@@ -1,12 +1,9 @@
 //! Lockouts in a file of rules.
 
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
-use tollgate::{MemoryStore, Policy, Quota, store::Clock};
-use tollgate_rules::{Descriptor, Limit, RuleLimiter, Rules};
-use tollgate_tower::{RateLimitLayer, key::Global};
-use tower::{Layer, ServiceExt, service_fn};
+use tollgate::{Policy, Quota};
+use tollgate_rules::{Descriptor, Limit};
 
 use super::{refused, rules};
 
@@ -58,60 +55,4 @@ fn times_that_make_no_sense_are_refused_with_their_value() {
     }
     let error = refused(&RULES.replace("3/10m", "3/10m burst 5")).to_string();
     assert!(error.contains("burst"), "{error}");
-}
-
-#[tokio::test]
-async fn failures_lock_out_for_twice_the_time_and_a_success_forgives() {
-    let clock = Clock::manual(1_000_000_000);
-    let store = MemoryStore::builder().clock(clock.clone()).build();
-    let limiter = RuleLimiter::new(Rules::new(rules(RULES)), store);
-    let layer = RateLimitLayer::builder(limiter.for_requests("d"), Global)
-        .charge_on(|status| status == StatusCode::UNAUTHORIZED)
-        .clear_on(|status| status.is_success())
-        .build();
-    let service = layer.layer(service_fn(|request: Request<u16>| async move {
-        Ok::<_, Infallible>(
-            Response::builder()
-                .status(*request.body())
-                .body(String::new())
-                .unwrap(),
-        )
-    }));
-    let log_in = async |account: &str, answer: u16| {
-        let request = Request::get("/")
-            .header("x-account", account)
-            .body(answer)
-            .unwrap();
-        let response = service.clone().oneshot(request).await.unwrap();
-        let wait = response
-            .headers()
-            .get("retry-after")
-            .map(|wait| wait.to_str().unwrap().parse().unwrap());
-        (response.status().as_u16(), wait)
-    };
-    // Two failures, and a success that forgives them.
-    for answer in [401, 401, 200, 401, 401, 200] {
-        assert_eq!(log_in("ann", answer).await, (answer, None));
-    }
-    for seconds in [60, 120, 240, 240] {
-        for _ in 0..3 {
-            assert_eq!(log_in("ann", 401).await, (401, None));
-        }
-        for _ in 0..2 {
-            assert_eq!(log_in("ann", 200).await, (429, Some(seconds)));
-        }
-        assert_eq!(log_in("bob", 200).await, (200, None));
-        clock.advance(Duration::from_secs(seconds) - Duration::from_micros(1));
-        assert_eq!(log_in("ann", 200).await, (429, Some(1)));
-        clock.advance(Duration::from_micros(1));
-    }
-    assert_eq!(log_in("ann", 200).await, (200, None));
-    for _ in 0..3 {
-        assert_eq!(log_in("ann", 401).await, (401, None));
-    }
-    assert_eq!(
-        log_in("ann", 401).await,
-        (429, Some(60)),
-        "the success forgave the lockouts before, too"
-    );
 }

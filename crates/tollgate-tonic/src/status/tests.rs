@@ -229,17 +229,6 @@ async fn a_pushback_is_sent_only_when_it_is_turned_on() {
     assert_eq!(never_fits["grpc-retry-pushback-ms"], "-1");
 }
 
-#[tokio::test]
-async fn a_cost_that_never_fits_has_no_retry_delay() {
-    let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
-    let error = limiter.check("acme").cost(Cost::new(4)).await.unwrap_err();
-    let status = error_status(&error);
-    assert_eq!(status.code(), Code::ResourceExhausted);
-    assert!(status.get_details_retry_info().is_none());
-    assert_eq!(reason(&status), "COST_EXCEEDS_LIMIT");
-    assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
-}
-
 #[test]
 fn an_outage_is_unavailable_and_hides_the_error_text() {
     let status = error_status(&Error::new(

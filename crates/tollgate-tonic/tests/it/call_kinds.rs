@@ -48,50 +48,6 @@ async fn a_call_of_each_kind_is_denied_with_details() {
 }
 
 #[tokio::test]
-async fn a_closed_limiter_is_unavailable_during_an_outage() {
-    let mut client = client_behind(tollgate_tonic::layer(
-        unavailable_limiter(),
-        Metadata::new("x-api-key"),
-    ))
-    .await;
-    let status = denial(&mut client).await;
-    assert_eq!(
-        (status.code(), status.message()),
-        (Code::Unavailable, "rate limiter unavailable")
-    );
-    assert_eq!(reason_of(&status), "LIMITER_UNAVAILABLE");
-}
-
-#[tokio::test]
-async fn a_missing_key_is_an_invalid_argument_that_names_the_entry() {
-    let mut client = client_behind(tollgate_tonic::layer(
-        limiter(TWO),
-        Metadata::new("x-api-key"),
-    ))
-    .await;
-    let status = client.unary(message("hello")).await.unwrap_err();
-    assert_eq!(
-        (status.code(), status.message()),
-        (Code::InvalidArgument, "metadata x-api-key is missing")
-    );
-}
-
-#[tokio::test]
-async fn a_wrong_set_up_is_an_internal_error_without_a_reason() {
-    let key = tollgate_tower::key_fn(|_| {
-        Err::<tollgate::Key, _>(tollgate_tower::key::KeyError::misconfigured(
-            "the secret layer is missing",
-        ))
-    });
-    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), key)).await;
-    let status = client.unary(message("hello")).await.unwrap_err();
-    assert_eq!(
-        (status.code(), status.message()),
-        (Code::Internal, "internal error")
-    );
-}
-
-#[tokio::test]
 async fn a_cost_that_never_fits_tells_the_client_not_to_retry() {
     let layer = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"))
         .cost(|_| tollgate::Cost::new(3))

@@ -300,27 +300,6 @@ async fn a_decided_interception_cannot_be_polled_again() {
     let _ = decided.await;
 }
 
-#[tokio::test]
-async fn an_interceptor_that_keys_by_method_is_an_internal_error() {
-    let interceptor = RateLimitInterceptor::new(limiter(TWO), RpcMethod).unwrap();
-    let server = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
-    let status = client(serve(server).await)
-        .await
-        .unary(message("hello"))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (status.code(), status.message()),
-        (Code::Internal, "internal error")
-    );
-}
-
-#[test]
-fn a_handler_that_keys_by_method_is_an_internal_error() {
-    let status = key_of(&tonic::Request::new(()), &RpcMethod).unwrap_err();
-    assert_eq!(status.code(), Code::Internal);
-}
-
 #[test]
 fn a_call_that_no_route_matches_is_unimplemented() {
     let key = key_fn(|_| -> Extraction { Err(KeyError::no_route("no route matches the request")) });

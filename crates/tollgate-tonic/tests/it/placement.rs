@@ -30,27 +30,6 @@ use tower::ServiceExt;
 use crate::support::*;
 
 #[tokio::test]
-async fn the_whole_server_is_limited() {
-    let mut client = client_behind(tollgate_tonic::layer(
-        limiter(TWO),
-        Metadata::new("x-api-key"),
-    ))
-    .await;
-    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
-    assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
-}
-
-#[tokio::test]
-async fn the_whole_server_is_limited_by_a_remote_store() {
-    let mut client = client_behind(tollgate_tonic::layer(
-        remote_limiter(TWO),
-        Metadata::new("x-api-key"),
-    ))
-    .await;
-    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
-}
-
-#[tokio::test]
 async fn a_denied_network_is_not_permitted() {
     let denied = Networks::parse("", "127.0.0.0/8").unwrap();
     let layer = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"))

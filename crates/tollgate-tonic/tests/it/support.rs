@@ -7,8 +7,9 @@ use h2::client::SendRequest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt};
 use tollgate::{
-    Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    Decision, Limiter, MemoryStore, Outage, Policy, Quota, Store,
     store::{Check, CheckFuture, Clock, StoreFuture},
+    test_util::FaultyStore,
 };
 use tollgate_test_support::SilentStore;
 use tonic::{
@@ -76,33 +77,11 @@ impl Store for RemoteStore {
     }
 }
 
-/// Returns a closed limiter whose store does not answer.
+/// Returns a closed limiter whose store fails.
 pub(crate) fn unavailable_limiter() -> Limiter {
-    #[derive(Clone, Debug)]
-    struct UnavailableStore;
-
-    fn unavailable<T>() -> StoreFuture<T> {
-        StoreFuture::ready(Err(Error::new(
-            ErrorKind::Unavailable,
-            "the store at 10.0.0.7 does not answer",
-        )))
-    }
-
-    impl Store for UnavailableStore {
-        fn check(&self, _: Check<'_>) -> CheckFuture {
-            unavailable()
-        }
-
-        fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-            unavailable()
-        }
-
-        fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
-            unavailable()
-        }
-    }
-
-    Limiter::builder(UnavailableStore)
+    let store = FaultyStore::default();
+    store.fail();
+    Limiter::builder(store)
         .policies(TWO)
         .on_outage(Outage::Closed)
         .build()

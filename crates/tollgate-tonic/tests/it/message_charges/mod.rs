@@ -10,8 +10,8 @@ use http::Request as HttpRequest;
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate::{Limiter, Policy, Quota, RedisStore};
-use tollgate_tests::{RedisServer, no_server};
+use tollgate::{Limiter, Policy, Quota};
+
 use tollgate_tonic::{
     GrpcStatus, health_and_reflection,
     key::Metadata,
@@ -148,30 +148,6 @@ async fn a_bidirectional_stream_is_charged_in_both_directions() {
     send.send(message(4)).await.unwrap();
     assert_denied_with_details(&answers.message().await.unwrap_err());
     assert!(answers.message().await.unwrap().is_none());
-}
-
-#[tokio::test]
-async fn over_redis_messages_are_charged_too() {
-    if no_server() {
-        return;
-    }
-    let redis = RedisServer::start();
-    let store = RedisStore::connect(redis.url()).await.unwrap();
-    // No unit comes back while the test runs.
-    let limiter = Limiter::builder(store)
-        .policies(FIVE.with_quota(Quota::per_day(5)).unwrap())
-        .deadline(Duration::from_secs(30))
-        .build();
-    let mut client = charging_client(limiter, MessageCharge::both()).await;
-    let (some, status) = streamed(&mut client, "acme", 9).await;
-    assert_eq!(some, ["0", "1", "2", "3", "4"]);
-    assert_eq!(status.unwrap().code(), Code::ResourceExhausted);
-    let status = client
-        .client(request_from("other", messages(9)))
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(quota_of(&status), "five");
 }
 
 #[tokio::test]
