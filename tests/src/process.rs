@@ -353,22 +353,6 @@ mod tests {
                           while :; do sleep 0.01; done";
 
     #[test]
-    fn a_program_is_ready_once_it_says_so() {
-        let process = Process::start(sh(POLITE), "ready");
-        assert_eq!(process.ready_line(), "ready on 1");
-    }
-
-    #[test]
-    fn a_program_reads_what_it_is_told() {
-        let mut process = Process::start_listening(
-            sh("echo ready; read -r word; echo \"heard $word\""),
-            "ready",
-        );
-        process.tell("you");
-        assert_eq!(process.wait_for_line("heard"), "heard you");
-    }
-
-    #[test]
     fn a_program_ends_as_asked_and_its_last_words_are_kept() {
         for ask in [Process::terminate, Process::interrupt] {
             let mut process = Process::start(sh(POLITE), "ready");
@@ -387,15 +371,6 @@ mod tests {
         assert!(rustix::process::test_kill_process(pid).is_ok());
         drop(process);
         assert!(rustix::process::test_kill_process(pid).is_err());
-    }
-
-    #[test]
-    fn lines_are_waited_for() {
-        let mut process = Process::start(
-            sh("echo ready; sleep 0.05; echo later; exec sleep 60"),
-            "ready",
-        );
-        assert_eq!(process.wait_for_line("lat"), "later");
     }
 
     #[test]

@@ -1,5 +1,4 @@
 use super::*;
-use std::thread;
 
 fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid)
@@ -7,26 +6,6 @@ fn exists(pid: u32) -> bool {
         .and_then(Pid::from_raw)
         .expect("it is a process number");
     rustix::process::test_kill_process(pid).is_ok()
-}
-
-#[test]
-fn many_servers_started_at_once_find_ports_of_their_own() {
-    let pids = thread::scope(|scope| {
-        let starting: Vec<_> = (0..6).map(|_| scope.spawn(RedisServer::start)).collect();
-        let servers: Vec<_> = starting
-            .into_iter()
-            .map(|it| it.join().expect("it starts"))
-            .collect();
-        servers
-            .iter()
-            .map(|server| (server.pid(), server.info("server")["process_id"].clone()))
-            .collect::<Vec<_>>()
-    });
-    assert!(
-        pids.iter()
-            .all(|(ours, theirs)| ours.to_string() == *theirs),
-        "{pids:?}"
-    );
 }
 
 #[test]
@@ -45,46 +24,6 @@ fn drop_ends_a_paused_server_too() {
     server.pause();
     drop(server);
     assert!(!exists(pid));
-}
-
-#[test]
-fn a_paused_server_takes_bytes_and_answers_only_once_resumed() {
-    let server = RedisServer::start();
-    let mut client = server.client();
-    server.pause();
-    client
-        .patience(Duration::from_millis(50))
-        .expect("it is not zero");
-    let silence = client
-        .command(&["INCR", "key"])
-        .expect_err("nobody answers");
-    assert!(matches!(
-        silence.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    ));
-    server.resume();
-    client
-        .patience(Duration::from_secs(30))
-        .expect("it is not zero");
-    assert_eq!(client.read().expect("the answer comes late").int(), 1);
-}
-
-#[test]
-fn a_password_is_asked_of_those_who_do_not_give_it() {
-    let server = RedisServer::builder().password("open sesame").start();
-    assert_eq!(server.command(&["PING"]).text(), "PONG");
-    assert!(server.url().contains(":open%20sesame@"));
-    let mut stranger = Client::connect(server.addr()).expect("it listens");
-    assert!(
-        stranger
-            .command(&["PING"])
-            .expect("it answers")
-            .text()
-            .starts_with("NOAUTH")
-    );
-    assert!(!format!("{server:?}").contains("sesame"));
-    server.restart();
-    assert_eq!(server.command(&["PING"]).text(), "PONG");
 }
 
 #[test]

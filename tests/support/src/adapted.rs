@@ -291,42 +291,27 @@ impl<K: KeyValue, B: Bytes> Subject for Adapted<K, B> {
         self.clock.now_us()
     }
 
-    fn check_costs(
+    fn check_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
+        ceilings: Option<&[Ceiling]>,
         tag: &str,
     ) -> Decision {
-        self.call(policies, key, costs, None, |store, check| {
+        self.call(policies, key, costs, ceilings, |store, check| {
             store.check(check.with_tag(tag.as_bytes()))
         })
     }
 
-    fn check_under(
+    fn look_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
-        ceilings: &[Ceiling],
+        ceilings: Option<&[Ceiling]>,
     ) -> Decision {
-        self.call(policies, key, costs, Some(ceilings), |store, check| {
-            store.check(check)
-        })
-    }
-
-    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
-        self.call(policies, key, costs, None, |store, check| store.look(check))
-    }
-
-    fn look_under(
-        &mut self,
-        policies: &PolicySet,
-        key: &Key,
-        costs: &Costs,
-        ceilings: &[Ceiling],
-    ) -> Decision {
-        self.call(policies, key, costs, Some(ceilings), |store, check| {
+        self.call(policies, key, costs, ceilings, |store, check| {
             store.look(check)
         })
     }

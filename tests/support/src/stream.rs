@@ -326,13 +326,8 @@ impl Stream {
         let step = match drawn {
             5..24 if self.is_capped => {
                 let ceilings = self.draw_ceilings(&costs);
-                let look = match &ceilings {
-                    Some(ceilings) => {
-                        self.oracle
-                            .look_under(&self.policies, &key, &costs, ceilings)
-                    }
-                    None => self.oracle.look_costs(&self.policies, &key, &costs),
-                };
+                let under = ceilings.as_deref();
+                let look = self.oracle.look_with(&self.policies, &key, &costs, under);
                 Step::Look {
                     costs,
                     ceilings,
@@ -388,13 +383,9 @@ impl Stream {
             }
             _ => {
                 let ceilings = self.draw_ceilings(&costs);
-                let decision = match &ceilings {
-                    Some(ceilings) => {
-                        self.oracle
-                            .check_under(&self.policies, &key, &costs, ceilings)
-                    }
-                    None => self.oracle.check_costs(&self.policies, &key, &costs, ""),
-                };
+                let under = ceilings.as_deref();
+                let oracle = &mut self.oracle;
+                let decision = oracle.check_with(&self.policies, &key, &costs, under, "");
                 let expected = figures(&decision);
                 self.last = Some((now_us, decision));
                 self.last_key = Some(key.clone());
@@ -668,10 +659,8 @@ pub fn compare_on(
                 ceilings,
                 expected,
             } => {
-                let decision = match ceilings {
-                    Some(ceilings) => subject.check_under(&policies, &key, costs, ceilings),
-                    None => subject.check_costs(&policies, &key, costs, ""),
-                };
+                let under = ceilings.as_deref();
+                let decision = subject.check_with(&policies, &key, costs, under, "");
                 figures(&decision) == *expected
             }
             Step::Look {
@@ -679,10 +668,7 @@ pub fn compare_on(
                 ceilings,
                 expected,
             } => {
-                let decision = match ceilings {
-                    Some(ceilings) => subject.look_under(&policies, &key, costs, ceilings),
-                    None => subject.look_costs(&policies, &key, costs),
-                };
+                let decision = subject.look_with(&policies, &key, costs, ceilings.as_deref());
                 figures(&decision) == *expected
             }
             Step::Reserve {

@@ -9,7 +9,7 @@ use crate::calls::Script;
 use tollgate::{
     Algorithm, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, Store,
     reservation::{ReservationId, Settlement},
-    store::{Ceiling, Check, Clock},
+    store::{Ceiling, Check, Clock, StoreFuture},
     testing,
 };
 use tollgate_tests::{Client, RedisServer, Reply, expiry_command};
@@ -20,31 +20,23 @@ pub trait Subject {
     fn set_now(&mut self, now_us: u64);
     /// Returns the time of the clock in microseconds.
     fn now(&self) -> u64;
-    /// Checks a key at costs, with a tag for the logs among the policies.
-    fn check_costs(
+    /// Checks a key at costs, under a ceiling for each policy if there are any, with a tag for the
+    /// logs among the policies.
+    fn check_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
+        ceilings: Option<&[Ceiling]>,
         tag: &str,
     ) -> Decision;
-    /// Checks a key at costs, under a ceiling for each policy.
-    fn check_under(
+    /// Looks at what a check would decide, under a ceiling for each policy if there are any.
+    fn look_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
-        ceilings: &[Ceiling],
-    ) -> Decision;
-    /// Looks at what a check would decide.
-    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision;
-    /// Looks at what a check under a ceiling for each policy would decide.
-    fn look_under(
-        &mut self,
-        policies: &PolicySet,
-        key: &Key,
-        costs: &Costs,
-        ceilings: &[Ceiling],
+        ceilings: Option<&[Ceiling]>,
     ) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
@@ -92,6 +84,33 @@ pub trait Subject {
         let id = ReservationId::try_new(format!("debt-{}", self.now())).expect("an id");
         let _ = self.reserve(policies, key, &id, &Costs::new(Cost::ZERO), 1);
         let _ = self.commit(policies, key, &id, &Costs::new(Cost::new(units)), 1);
+    }
+
+    /// Checks a key at costs, with a tag for the logs among the policies.
+    fn check_costs(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        tag: &str,
+    ) -> Decision {
+        self.check_with(policies, key, costs, None, tag)
+    }
+
+    /// Checks a key at costs, under a ceiling for each policy.
+    fn check_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision {
+        self.check_with(policies, key, costs, Some(ceilings), "")
+    }
+
+    /// Looks at what a check would decide.
+    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
+        self.look_with(policies, key, costs, None)
     }
 
     /// Checks a key at one cost for all policies.
@@ -165,6 +184,12 @@ pub(crate) fn with_check<R>(
     run(testing::check(policies, key, &charge))
 }
 
+/// Returns the answer of a store in the process.
+fn now<T: Unpin>(answer: StoreFuture<T>) -> T {
+    let answer = answer.into_ready().expect("in process");
+    answer.expect("an answer")
+}
+
 /// The time at which the clocks start, in microseconds. It is far in the future, so that no key
 /// expires by the server's clock, and no multiple of a usual period.
 pub const START_US: u64 = 4_000_000_000_000_000 + 1_234_567;
@@ -212,50 +237,27 @@ impl Subject for InMemory {
         self.clock.now_us()
     }
 
-    fn check_costs(
+    fn check_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
+        ceilings: Option<&[Ceiling]>,
         tag: &str,
     ) -> Decision {
         let check = |check: Check<'_>| self.store.check(check.with_tag(tag.as_bytes()));
-        with_check(policies, key, costs, None, check)
-            .into_ready()
-            .expect("in process")
-            .expect("a decision")
+        now(with_check(policies, key, costs, ceilings, check))
     }
 
-    fn check_under(
+    fn look_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
-        ceilings: &[Ceiling],
-    ) -> Decision {
-        let check = |check: Check<'_>| self.store.check(check);
-        let decided = with_check(policies, key, costs, Some(ceilings), check).into_ready();
-        decided.expect("in process").expect("a decision")
-    }
-
-    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
-        let look = |check: Check<'_>| self.store.look(check);
-        with_check(policies, key, costs, None, look)
-            .into_ready()
-            .expect("in process")
-            .expect("a decision")
-    }
-
-    fn look_under(
-        &mut self,
-        policies: &PolicySet,
-        key: &Key,
-        costs: &Costs,
-        ceilings: &[Ceiling],
+        ceilings: Option<&[Ceiling]>,
     ) -> Decision {
         let look = |check: Check<'_>| self.store.look(check);
-        let seen = with_check(policies, key, costs, Some(ceilings), look).into_ready();
-        seen.expect("in process").expect("a decision")
+        now(with_check(policies, key, costs, ceilings, look))
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
@@ -273,10 +275,7 @@ impl Subject for InMemory {
         _spent_us: u64,
     ) {
         let refund = |check: Check<'_>| self.store.refund(check, Some(decision));
-        with_check(policies, key, costs, None, refund)
-            .into_ready()
-            .expect("in process")
-            .expect("a refund");
+        now(with_check(policies, key, costs, None, refund));
     }
 
     fn reserve_under(
@@ -290,8 +289,7 @@ impl Subject for InMemory {
     ) -> Decision {
         let life = Duration::from_micros(life_us);
         let reserve = |check: Check<'_>| self.store.reserve(check, id, life);
-        let reserved = with_check(policies, key, costs, ceilings, reserve).into_ready();
-        reserved.expect("in process").expect("a decision")
+        now(with_check(policies, key, costs, ceilings, reserve))
     }
 
     fn commit(
@@ -308,11 +306,7 @@ impl Subject for InMemory {
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        self.store
-            .reset(Check::new(policies, key, Cost::ZERO))
-            .into_ready()
-            .expect("in process")
-            .expect("a reset");
+        now(self.store.reset(Check::new(policies, key, Cost::ZERO)));
     }
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
@@ -378,14 +372,6 @@ impl InRedis {
         self.client.pipeline(&commands).expect("replies")
     }
 
-    fn look_by(&mut self, script: &Script, key: &Key, costs: &Costs) -> Decision {
-        self.load(script.look_text());
-        let reply = self.run(&script.look(key, costs.clone(), Some(self.now_us)));
-        script
-            .decision(costs.clone(), &integers(&reply))
-            .expect("a decision")
-    }
-
     /// Loads a script, the first time that it is named.
     ///
     /// # Panics
@@ -443,14 +429,15 @@ impl Subject for InRedis {
         self.now_us
     }
 
-    fn check_costs(
+    fn check_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
+        ceilings: Option<&[Ceiling]>,
         tag: &str,
     ) -> Decision {
-        let script = Script::new(policies.clone());
+        let script = Script::new(policies.clone()).under(ceilings.map(<[_]>::to_vec));
         self.load(script.text());
         let reply = self.run(&script.check_tagged(key, costs.clone(), tag, Some(self.now_us)));
         script
@@ -458,37 +445,19 @@ impl Subject for InRedis {
             .expect("a decision")
     }
 
-    fn check_under(
+    fn look_with(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         costs: &Costs,
-        ceilings: &[Ceiling],
+        ceilings: Option<&[Ceiling]>,
     ) -> Decision {
-        let script = Script::new(policies.clone()).under(Some(ceilings.to_vec()));
-        self.load(script.text());
-        let reply = self.run(&script.check(key, costs.clone(), Some(self.now_us)));
+        let script = Script::new(policies.clone()).under(ceilings.map(<[_]>::to_vec));
+        self.load(script.look_text());
+        let reply = self.run(&script.look(key, costs.clone(), Some(self.now_us)));
         script
             .decision(costs.clone(), &integers(&reply))
             .expect("a decision")
-    }
-
-    fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
-        self.look_by(&Script::new(policies.clone()), key, costs)
-    }
-
-    fn look_under(
-        &mut self,
-        policies: &PolicySet,
-        key: &Key,
-        costs: &Costs,
-        ceilings: &[Ceiling],
-    ) -> Decision {
-        self.look_by(
-            &Script::new(policies.clone()).under(Some(ceilings.to_vec())),
-            key,
-            costs,
-        )
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {

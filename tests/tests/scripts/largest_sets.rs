@@ -1,9 +1,7 @@
 //! Sets of eight policies, the most there may be: their scripts compile and decide as the Rust
 //! functions do.
 
-use tollgate::{
-    Algorithm, Cost, Costs, ErrorKind, Key, Policy, PolicySet, Quota, testing::ALGORITHMS,
-};
+use tollgate::{Algorithm, Cost, Costs, Key, Policy, PolicySet, Quota, testing::ALGORITHMS};
 use tollgate_test_support::{
     InMemory, InRedis, Subject,
     calls::{MixedBatch, MixedSubject, Script},
@@ -152,21 +150,4 @@ fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
             }
         }
     }
-}
-
-#[test]
-fn nine_policies_and_two_of_one_name_are_refused() {
-    let nine = policies([Algorithm::TokenBucket; 9]);
-    let error = PolicySet::try_new(nine).expect_err("too many");
-    assert_eq!(error.kind(), ErrorKind::Config);
-    assert_eq!(error.to_string(), "policies must be 1 to 8 in a set, got 9");
-
-    let twice = ALGORITHMS[..2]
-        .iter()
-        .map(|&algorithm| Policy::try_new("p", algorithm, Quota::per_day(1)).expect("one"));
-    let error = PolicySet::try_new(twice).expect_err("one name");
-    assert_eq!(
-        error.to_string(),
-        r#"policies of a set must differ in name, got "p" twice"#
-    );
 }

@@ -6,10 +6,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tollgate::{
     Cost, Enforcement, ErrorKind, Key, Lease, Limiter, MemoryStore, Outage, Policy, Quota, Store,
-    permits::Concurrency,
-    reservation::{ReservationId, Settlement},
-    store::Clock,
-    testing::ALGORITHMS,
+    reservation::Settlement, store::Clock, testing::ALGORITHMS,
 };
 use tollgate_postgres::{Durability, PostgresStore, PostgresStoreBuilder, schema};
 use tollgate_test_support::{
@@ -18,9 +15,12 @@ use tollgate_test_support::{
 };
 use tollgate_tests::{Mode, PostgresServer, Proxy, wait};
 
-use crate::suite::{
-    decisions::{agree, each_algorithm, in_order, ranks_agree},
-    fair_shares,
+use crate::{
+    key_values::everything_beside_checks,
+    suite::{
+        decisions::{agree, each_algorithm, in_order, ranks_agree},
+        fair_shares,
+    },
 };
 
 /// Returns a builder of a store on this table of the server of the program.
@@ -193,46 +193,7 @@ async fn a_hot_key_is_decided_in_order_and_a_denial_writes_nothing() {
 #[tokio::test]
 async fn everything_beside_checks_works_in_postgres() {
     let store = builder(&new_table()).connect().await.expect("a store");
-    let set = [daily(10), Policy::sliding_log("log", Quota::per_day(20))];
-    let limiter = patient_limiter(store.clone(), set);
-    let check = limiter.check("acme").cost(Cost::new(4)).tag("ann");
-    let decision = check.await.expect("a decision");
-    let entries = limiter.entries("acme", 2).await.expect("entries");
-    assert_eq!((entries.len(), entries[0].tag()), (2, &b"ann"[..]));
-    let refund = limiter.refund("acme", Cost::ONE).of(&decision);
-    refund.await.expect("a refund");
-    assert_eq!(remaining(&limiter, "acme").await, 7);
-
-    let id = ReservationId::try_new("order-1").expect("an id");
-    let reserve = || async {
-        let reservation = limiter.reserve("acme", Cost::new(5)).id(id.clone());
-        reservation.await.expect("a decision")
-    };
-    let (first, again) = (reserve().await, reserve().await);
-    assert!(first.decision().is_allowed() && again.decision().is_allowed());
-    assert_eq!(
-        remaining(&limiter, "acme").await,
-        2,
-        "the same id charges once"
-    );
-    let settled = first.commit(Cost::new(9)).await.expect("settled");
-    assert_eq!(settled, Settlement::Settled);
-    let settled = again.commit(Cost::new(1)).await.expect("settled");
-    assert_eq!(settled, Settlement::AlreadySettled);
-    assert_eq!(remaining(&limiter, "acme").await, 0, "in debt");
-    limiter.reset("acme").await.expect("a reset");
-    assert_eq!(remaining(&limiter, "acme").await, 10);
-
-    let exports = patient_limiter(store, daily(1)).concurrency(Concurrency::new("exports", 2));
-    let held = [
-        exports.try_acquire("acme").await,
-        exports.try_acquire("acme").await,
-    ];
-    assert!(
-        held.iter().all(|held| matches!(held, Ok(Ok(_)))),
-        "{held:?}"
-    );
-    assert!(matches!(exports.try_acquire("acme").await, Ok(Err(_))));
+    everything_beside_checks(store).await;
 }
 
 #[tokio::test]

@@ -64,7 +64,11 @@ impl Series {
             .filter(|line| !line.is_empty())
         {
             let (name, value) = line.rsplit_once(' ').expect("a value");
-            assert_eq!(self.count(name).to_string(), value, "{name}");
+            let found = match self.0.get(name) {
+                Some(DebugValue::Gauge(value)) => value.to_string(),
+                _ => self.count(name).to_string(),
+            };
+            assert_eq!(found, value, "{name}");
         }
     }
 
@@ -237,16 +241,14 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
                 .all(|seconds| (0.0..PATIENCE.as_secs_f64()).contains(seconds)),
             "{durations:?}"
         );
-        for name in ["local", "closed"] {
-            assert_eq!(
-                series.count(&format!("tollgate_outages_total limiter={name}")),
-                1
-            );
-            assert_eq!(
-                series.gauge(&format!("tollgate_outage limiter={name}")),
-                Some(1.0)
-            );
-        }
+        series.assert_counts(
+            "
+            tollgate_outages_total limiter=local 1
+            tollgate_outage limiter=local 1
+            tollgate_outages_total limiter=closed 1
+            tollgate_outage limiter=closed 1
+            ",
+        );
     });
 }
 
@@ -268,19 +270,13 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
             fetch(tenant).await;
         }
         let series = Series::of(&snapshotter);
-        let fetches = |outcome: &str| {
-            series.count(&format!(
-                "tollgate_tenant_fetches_total limiter=calls outcome={outcome}"
-            ))
-        };
-        assert_eq!((fetches("succeeded"), fetches("failed")), (2, 1));
-        assert_eq!(
-            series.gauge("tollgate_tenants_cached limiter=calls"),
-            Some(3.0)
-        );
-        assert_eq!(
-            series.gauge("tollgate_tenant_outage limiter=calls"),
-            Some(1.0)
+        series.assert_counts(
+            "
+            tollgate_tenant_fetches_total limiter=calls outcome=succeeded 2
+            tollgate_tenant_fetches_total limiter=calls outcome=failed 1
+            tollgate_tenants_cached limiter=calls 3
+            tollgate_tenant_outage limiter=calls 1
+            ",
         );
         wait::until_async("the end of the outage", PATIENCE, async || {
             tenants.invalidate(&1);
@@ -311,33 +307,25 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
         let is_ready = poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_ready())).await;
         assert!(!is_ready);
         let series = Series::of(&snapshotter);
-        for (outcome, count) in [("acquired", 2), ("denied", 1), ("failed", 0)] {
-            assert_eq!(
-                series.count(&format!(
-                    "tollgate_permits_total policy=jobs outcome={outcome}"
-                )),
-                count,
-                "{outcome}"
-            );
-        }
-        assert_eq!(series.count("tollgate_permits_lost_total policy=jobs"), 0);
-        assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(2.0));
-        assert_eq!(
-            series.gauge("tollgate_permits_waiting policy=jobs"),
-            Some(1.0)
+        series.assert_counts(
+            "
+            tollgate_permits_total policy=jobs outcome=acquired 2
+            tollgate_permits_total policy=jobs outcome=denied 1
+            tollgate_permits_total policy=jobs outcome=failed 0
+            tollgate_permits_lost_total policy=jobs 0
+            tollgate_permits_held policy=jobs 2
+            tollgate_permits_waiting policy=jobs 1
+            ",
         );
         drop(first);
         let third = waits.await.expect("an answer").expect("a permit");
         // The snapshot has set the gauges to zero.
-        let series = Series::of(&snapshotter);
-        assert_eq!(
-            series.count("tollgate_permits_total policy=jobs outcome=acquired"),
-            1
-        );
-        assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(0.0));
-        assert_eq!(
-            series.gauge("tollgate_permits_waiting policy=jobs"),
-            Some(-1.0)
+        Series::of(&snapshotter).assert_counts(
+            "
+            tollgate_permits_total policy=jobs outcome=acquired 1
+            tollgate_permits_held policy=jobs 0
+            tollgate_permits_waiting policy=jobs -1
+            ",
         );
         drop((second, third));
         assert_eq!(
@@ -362,17 +350,15 @@ fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
         assert!(jobs.acquire("acme").await.is_err());
         drop(lost);
         let series = Series::of(&snapshotter);
-        for (outcome, count) in [("acquired", 1), ("denied", 0), ("failed", 1)] {
-            assert_eq!(
-                series.count(&format!(
-                    "tollgate_permits_total policy=jobs outcome={outcome}"
-                )),
-                count,
-                "{outcome}"
-            );
-        }
-        assert_eq!(series.count("tollgate_permits_lost_total policy=jobs"), 1);
-        assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(0.0));
+        series.assert_counts(
+            "
+            tollgate_permits_total policy=jobs outcome=acquired 1
+            tollgate_permits_total policy=jobs outcome=denied 0
+            tollgate_permits_total policy=jobs outcome=failed 1
+            tollgate_permits_lost_total policy=jobs 1
+            tollgate_permits_held policy=jobs 0
+            ",
+        );
     });
 }
 
