@@ -97,16 +97,6 @@ fn silence(stream: &mut TcpStream) {
 }
 
 #[test]
-fn a_new_proxy_forwards_everything() {
-    let (_echo, proxy) = pair();
-    let mut stream = connect(&proxy);
-    echoes(&mut stream, "hello");
-    assert_eq!((proxy.accepted(), proxy.open()), (1, 1));
-    drop(stream);
-    wait::until("the connection to be closed", LIMIT, || proxy.open() == 0);
-}
-
-#[test]
 fn a_stall_takes_bytes_and_forwards_nothing_until_it_ends() {
     let (echo, proxy) = pair();
     proxy.set(Mode::Stall);

@@ -1,5 +1,5 @@
-//! The account of a leased policy, which the script keeps at the server: outstanding units count as
-//! used.
+//! The waits that the account of a leased policy says. Scripts and schedules are compared with it in
+//! `scripts/leases.rs` and `leases.rs`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate::{
     Algorithm, CalendarUnit, Lease, Policy, Quota,
     testing::{ALGORITHMS, Stamp},
 };
-use tollgate_test_support::leases::Account;
+use tollgate_test_support::{Dice, leases::Account};
 
 /// The length of a generation in microseconds.
 const G: u64 = 500_000;
@@ -53,12 +53,8 @@ fn advance(account: &mut Account, policy: &Policy, now_us: u64) {
 
 #[test]
 fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_what_is_out() {
-    let mut seed = 1;
-    let mut below = |bound: u64| {
-        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % bound
-    };
+    let mut dice = Dice::new(1);
+    let mut below = |bound: u64| dice.below(bound);
     for round in 0..400 {
         for policy in every() {
             let (mut account, _) = granted(&policy, BEGIN, below(26));
@@ -103,12 +99,8 @@ fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_wha
 
 #[test]
 fn a_caller_that_comes_back_after_its_wait_is_denied_once_more_at_most() {
-    let mut seed = 7;
-    let mut below = |bound: u64| {
-        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % bound
-    };
+    let mut dice = Dice::new(7);
+    let mut below = |bound: u64| dice.below(bound);
     for round in 0..400 {
         for policy in every() {
             // Often the units lapse, or the first wait ends, beside the end of a window.

@@ -77,33 +77,6 @@ async fn a_request_and_its_tokens_are_charged_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_part_of_each_cost_is_refunded() {
-    let server = RedisServer::start();
-    for limiter in limiters(&server).await {
-        let decision = decided_at(&limiter, "acme", costs(850)).await;
-        limiter
-            .refund("acme", Costs::new(Cost::ZERO).with("tokens", 600_u64))
-            .of(&decision)
-            .await
-            .expect("a refund");
-        assert_eq!(remaining_of_each(&limiter, "acme").await, [59, 9_750]);
-        // No more than was spent on each policy.
-        limiter
-            .refund("acme", Cost::new(200))
-            .of(&decision)
-            .await
-            .expect("a refund");
-        assert_eq!(remaining_of_each(&limiter, "acme").await, [60, 9_950]);
-        let error = limiter
-            .refund("acme", [("tokns", 1)])
-            .of(&decision)
-            .await
-            .expect_err("no such policy");
-        assert_eq!(error.kind(), ErrorKind::Config);
-    }
-}
-
-#[tokio::test]
 async fn costs_that_fit_no_policy_of_the_limiter_are_errors_and_spend_nothing() {
     let server = RedisServer::start();
     for limiter in limiters(&server).await {

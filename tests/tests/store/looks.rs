@@ -1,4 +1,4 @@
-//! A peek with a cost: over Redis, of sets and of leased policies, in threads, and in an outage.
+//! A peek with a cost: over Redis, of sets and of leased policies. In an outage it is in `outages.rs`.
 
 use std::time::Duration;
 
@@ -80,24 +80,6 @@ async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_p
         .await
         .expect_err("the log never holds 51");
     assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
-}
-
-#[test]
-fn a_thread_peeks_with_a_cost() {
-    let server = RedisServer::start();
-    let limiter = patient_limiter(RedisStore::open(server.url()).expect("a store"), BUCKET);
-    let _ = limiter
-        .block_on(limiter.check("acme").cost(Cost::new(90)))
-        .expect("a decision");
-    let wait = |cost| {
-        limiter
-            .block_on(limiter.peek("acme").cost(Cost::new(cost)))
-            .expect("a peek")
-            .retry_after()
-    };
-    assert_eq!(wait(10), None);
-    // One unit comes back in 864 s.
-    assert!(wait(11).is_some_and(|wait| wait <= Duration::from_secs(864)));
 }
 
 #[tokio::test]

@@ -290,16 +290,6 @@ async fn the_status_of_an_interceptor_has_the_options_of_its_responder() {
     }
 }
 
-#[tokio::test]
-#[should_panic(expected = "the future was polled after it was ready")]
-async fn a_decided_interception_cannot_be_polled_again() {
-    use tonic_async_interceptor::AsyncInterceptor;
-    let mut decided =
-        AsyncRateLimitInterceptor::new(remote_limiter(TWO), Global).call(Request::new(()));
-    assert!((&mut decided).await.is_ok());
-    let _ = decided.await;
-}
-
 #[test]
 fn a_call_that_no_route_matches_is_unimplemented() {
     let key = key_fn(|_| -> Extraction { Err(KeyError::no_route("no route matches the request")) });

@@ -1,4 +1,4 @@
-//! Responses to denials that differ in policies, formats or costs.
+//! Responses to denials: who is locked out, and which of several policies is named.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parser, key_ref};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tollgate::{KeySecret, Limiter, Outage, Policy, Quota, limiter::Selection};
@@ -314,17 +314,6 @@ async fn the_mark_of_an_inner_layer_stays_and_browsers_may_read_it() {
         header(&response, "access-control-expose-headers"),
         Some("tollgate-degraded")
     );
-}
-
-#[tokio::test]
-async fn shadow_mode_adds_no_header_of_the_options() {
-    let layer = RateLimitLayer::builder(unavailable(Outage::Open), Global);
-    let layer = layer
-        .shadow(true)
-        .mark_degraded(true)
-        .partition_key(KeySecret::new("secret"))
-        .build();
-    assert!(send(&layer, Request::new(())).await.headers().is_empty());
 }
 
 #[tokio::test]

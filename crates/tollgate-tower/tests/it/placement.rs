@@ -1,6 +1,6 @@
 //! The places in axum and tower where the layer can be added.
 
-use std::{convert::Infallible, mem::size_of, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, mem::size_of, net::SocketAddr};
 
 use crate::support::*;
 use axum::{
@@ -69,16 +69,6 @@ async fn method_router_layer_limits_one_route() {
     };
     assert_eq!(get_twice(router(), "/a").await, LIMITED);
     assert_eq!(get_twice(router(), "/b").await, UNLIMITED);
-}
-
-#[tokio::test]
-async fn nested_routers_are_limited_by_their_own_layer() {
-    let nested = Router::new().route("/a", get(|| async {})).layer(layer());
-    let router = Router::new()
-        .nest("/v1", nested)
-        .route("/a", get(|| async {}));
-    assert_eq!(get_twice(router.clone(), "/v1/a").await, LIMITED);
-    assert_eq!(get_twice(router, "/a").await, UNLIMITED);
 }
 
 #[tokio::test]
@@ -169,14 +159,6 @@ async fn service_builder_accepts_the_layer() {
         .await
         .map_err(|error| panic!("{error}"));
     assert_eq!(response.map(|it| it.status()), Ok(StatusCode::OK));
-}
-
-#[tokio::test]
-async fn a_shared_extractor_is_accepted() {
-    let key: Arc<dyn KeyExtractor> = Arc::new(Global);
-    let layer: RateLimitLayer<Arc<dyn KeyExtractor>> =
-        RateLimitLayer::new(Limiter::new(still(), ONE), key);
-    assert_eq!(statuses(&layer, 2).await, LIMITED);
 }
 
 /// The type of the layer has two parameters, and its size is one pointer.

@@ -110,6 +110,12 @@ pub(crate) fn unavailable(outage: Outage) -> Limiter {
         .build()
 }
 
+/// Spends units that are there.
+pub(crate) async fn spend(limiter: &Limiter, key: &'static str, units: u64) {
+    let decision = limiter.check(key).cost(units).await.unwrap();
+    assert!(decision.is_allowed());
+}
+
 /// Returns the remaining units of a key under a policy.
 pub(crate) async fn remaining(limiter: &Limiter, key: &'static str, policy: &str) -> u64 {
     limiter

@@ -98,14 +98,3 @@ async fn a_missing_or_unlisted_tier_has_the_default_limiter() {
     );
     assert_eq!(policy_of(&layer, Some(Plan::Pro)).await.0, StatusCode::OK);
 }
-
-#[tokio::test]
-async fn a_tier_may_be_found_by_a_closure() {
-    let tiers = tiers().by(|parts| parts.headers.contains_key("x-pro").then_some(Plan::Pro));
-    let layer = RateLimitLayer::new(tiers, Global);
-    let request = Request::builder().header("x-pro", "").body(()).unwrap();
-    assert_eq!(
-        header(&send(&layer, request).await, "ratelimit-policy"),
-        Some(r#""pro";q=1;w=60"#)
-    );
-}

@@ -17,7 +17,7 @@ use tollgate_tonic::{
     key::Metadata,
     messages::{MessageCharge, MessageLayer},
 };
-use tollgate_tower::{key::Global, rejection::Problem};
+use tollgate_tower::rejection::Problem;
 use tonic::{
     Code, Status,
     transport::{Channel, Server},
@@ -223,24 +223,6 @@ async fn a_layer_does_not_charge_messages_to_the_limiter_of_a_layer_around_it() 
     let (all, status) = streamed(&mut client, "acme", 3).await;
     assert_eq!((all.len(), status.is_none()), (3, true));
     assert_eq!(remaining(&outer, "acme").await, 2);
-}
-
-#[tokio::test]
-async fn messages_of_an_exempt_call_are_free() {
-    let exempt = tollgate_tonic::builder(limiter(FIVE), Global)
-        .exempt(tollgate_tonic::services(["echo.Echo"]));
-    let layer = MessageLayer::new(exempt, MessageCharge::both());
-    let server = serve_behind(layer).await;
-    let (all, status) = texts(
-        client(server)
-            .await
-            .bidi(messages(20))
-            .await
-            .unwrap()
-            .into_inner(),
-    )
-    .await;
-    assert_eq!((all.len(), status.is_none()), (20, true));
 }
 
 #[tokio::test]

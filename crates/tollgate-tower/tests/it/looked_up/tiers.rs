@@ -68,16 +68,3 @@ async fn a_tier_may_have_any_source() {
     assert_eq!(policy_of(&layer, "unlisted", "").await, ok("default"));
     assert_eq!(policy_of(&layer, "staff", "").await, (StatusCode::OK, None));
 }
-
-#[tokio::test]
-async fn the_default_of_tiers_may_be_looked_up() {
-    let handle = LimiterHandle::new(limiter("before"));
-    let tiers = TieredLimiters::new(handle.clone()).tier("fixed".to_owned(), limiter("fixed"));
-    let layer = RateLimitLayer::new(by_header(tiers, "tier"), Global);
-    handle.replace(limiter("after"));
-    assert_eq!(policy_of(&layer, "", "").await.1.as_deref(), Some("after"));
-    assert_eq!(
-        policy_of(&layer, "fixed", "").await.1.as_deref(),
-        Some("fixed")
-    );
-}
