@@ -19,12 +19,12 @@ use std::fmt::{self, Write as _};
 pub struct ForeignText<'a>(pub &'a str);
 
 /// The most signs that are shown.
-const MOST: usize = 200;
+const MOST_CHARS: usize = 200;
 
 impl fmt::Display for ForeignText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut signs = self.0.chars();
-        for sign in signs.by_ref().take(MOST) {
+        for sign in signs.by_ref().take(MOST_CHARS) {
             match sign {
                 '"' | '\'' | '\\' => f.write_char(sign)?,
                 _ => write!(f, "{}", sign.escape_debug())?,
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_and_says_its_length() {
-        let text = "ü".repeat(MOST);
+        let text = "ü".repeat(MOST_CHARS);
         assert_eq!(ForeignText(&text).to_string(), text);
         let longer = text.clone() + "\n";
         assert_eq!(ForeignText(&longer).to_string(), text + "… (401 bytes)");

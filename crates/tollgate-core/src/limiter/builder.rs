@@ -23,7 +23,7 @@ use crate::{
 const MAX_WAITING: usize = 10_000;
 
 /// The default deadline of a check that may wait for this long.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const WAITING_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Builds a [`Limiter`].
 ///
@@ -322,7 +322,7 @@ impl<P> LimiterBuilder<P> {
             ),
             store,
             timeout: deadline.unwrap_or(Deadline::DEFAULT),
-            patience: deadline.unwrap_or(PATIENCE),
+            waiting_deadline: deadline.unwrap_or(WAITING_DEADLINE),
             wait_queues: WaitQueues::new(max_waiting),
             unsettled: Unsettled::default(),
             publication,

@@ -38,7 +38,7 @@ pub use crate::model::{Entry, IntoPolicySet, KeyState, PolicyState};
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
     limiter::{
-        builder::PATIENCE, fair_shares::FairShares, outage::Fallback, unsettled::Unsettled,
+        builder::WAITING_DEADLINE, fair_shares::FairShares, outage::Fallback, unsettled::Unsettled,
         wait::queue::WaitQueues,
     },
     model::{charge::ChargeRef, entry::TAG_BYTES},
@@ -296,8 +296,8 @@ pub(crate) struct LimiterInner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) is_in_process: bool,
     pub(crate) timeout: Duration,
-    /// The time for a check that may still wait for [`PATIENCE`](builder::PATIENCE).
-    patience: Duration,
+    /// The time for a check that may still wait for [`WAITING_DEADLINE`](builder::WAITING_DEADLINE).
+    waiting_deadline: Duration,
     pub(crate) fallback: Fallback,
     wait_queues: WaitQueues,
     unsettled: Unsettled,
@@ -359,10 +359,10 @@ impl LimiterInner {
         }
         self.check_remote(
             check,
-            if left < PATIENCE {
+            if left < WAITING_DEADLINE {
                 self.timeout
             } else {
-                self.patience
+                self.waiting_deadline
             },
         )
     }

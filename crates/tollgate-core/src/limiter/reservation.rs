@@ -18,7 +18,7 @@ const TIME_TO_LIVE: Duration = Duration::from_secs(600);
 
 /// The bounds of [`ReserveBuilder::time_to_live`].
 const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+const LONGEST_LIFE: Duration = Duration::from_secs(7 * 86_400);
 
 impl Limiter {
     /// Charges an estimate now, for work whose cost is known later. Await the returned builder.
@@ -107,7 +107,7 @@ impl Limiter {
         let charge = costs.into().charge(policies)?;
         policies.reaches(&key)?;
         let check = Check::of(policies, &key, charge.borrow());
-        let outcome = inner.commit(check, id, Instant::now() + LONGEST).await;
+        let outcome = inner.commit(check, id, Instant::now() + LONGEST_LIFE).await;
         // The reservation may have been made in an outage.
         if let Ok(Settlement::Lapsed) = outcome
             && let Some(settlement) = inner.fallback.commit(check, id)
@@ -211,9 +211,9 @@ impl ReserveBuilder {
 
     fn charge(&self) -> Result<Charge, Error> {
         let policies = self.limiter.policies();
-        if self.time_to_live < SHORTEST || self.time_to_live > LONGEST {
+        if self.time_to_live < SHORTEST || self.time_to_live > LONGEST_LIFE {
             return Err(Error::config(format!(
-                "time to live must be {SHORTEST:?} to {LONGEST:?}, got {:?}",
+                "time to live must be {SHORTEST:?} to {LONGEST_LIFE:?}, got {:?}",
                 self.time_to_live
             )));
         }

@@ -132,9 +132,9 @@ impl Running {
         self.task.word.fetch_and(!duties, Ordering::AcqRel) & duties != 0
     }
 
-    /// Takes a duty that is not needed any more. `is_needed` looks after the duty was taken, so
+    /// Takes a duty, unless it is needed still. `is_needed` looks after the duty was taken, so
     /// that no caller is overlooked that asks meanwhile.
-    pub fn settle(&self, duty: u32, is_needed: impl FnOnce() -> bool) -> bool {
+    pub fn finish(&self, duty: u32, is_needed: impl FnOnce() -> bool) -> bool {
         self.take(duty);
         let is_needed = is_needed();
         if is_needed {

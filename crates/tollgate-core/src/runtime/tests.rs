@@ -49,7 +49,7 @@ async fn a_task_that_rests_is_woken_by_a_caller_that_asks_and_by_the_end_of_its_
     background.ask(2);
     running.rest(much_later).await;
     assert!(!running.end(), "a duty is asked for");
-    assert!(!running.settle(2, || false));
+    assert!(!running.finish(2, || false));
     drop(background);
     running.rest(much_later).await;
     assert_eq!(began.elapsed(), Duration::ZERO);

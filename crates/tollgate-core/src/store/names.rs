@@ -48,7 +48,7 @@ pub fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, tex
         text.push(b':');
     }
     text.extend_from_slice(id.as_str().as_bytes());
-    text.extend_from_slice(format!(":{:016x}:r2", policies.mark()).as_bytes());
+    text.extend_from_slice(format!(":{:016x}:r2", policies.fingerprint()).as_bytes());
 }
 
 /// Appends the name of some permits.

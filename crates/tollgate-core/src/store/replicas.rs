@@ -31,7 +31,7 @@ impl ReplicaGroup {
     #[must_use]
     pub fn new(limiter: &str, policies: &PolicySet) -> Self {
         Self(
-            (hash_name(limiter.as_bytes()).rotate_left(29) ^ policies.mark())
+            (hash_name(limiter.as_bytes()).rotate_left(29) ^ policies.fingerprint())
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15),
         )
     }

@@ -113,12 +113,12 @@ pub(crate) struct Record {
     /// The number of the commit that settled the reservation. 0 while it is held.
     pub(crate) settled_by: u64,
     pub(crate) at_us: u64,
-    pub(crate) charged: SmallVec<[Charged; 2]>,
+    pub(crate) charged: SmallVec<[ChargedPolicy; 2]>,
 }
 
 /// Records what a reservation charged on one policy of its set.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Charged {
+pub(crate) struct ChargedPolicy {
     pub(crate) cost: u64,
     pub(crate) words: Words,
 }
@@ -154,7 +154,7 @@ impl Record {
         let charged = levels
             .iter(check.policies)
             .enumerate()
-            .map(|(at, (_, level))| Charged {
+            .map(|(at, (_, level))| ChargedPolicy {
                 cost: check.cost_of(at).units(),
                 words: level.words,
             });
@@ -168,7 +168,7 @@ impl Record {
 
     /// Returns the outcome for a call that repeats the reservation.
     pub(crate) fn repeated(&self, check: Check<'_>) -> Reserved {
-        let level = |charged: &Charged| PolicyLevel {
+        let level = |charged: &ChargedPolicy| PolicyLevel {
             fits: true,
             words: charged.words,
         };
@@ -225,7 +225,7 @@ impl Record {
         let ([lapse_us, settled_by, at_us], mut rest) = stored::split(bytes)?;
         let mut charged = SmallVec::new();
         while let Some(([cost, a, b, c, d], others)) = stored::split(rest) {
-            charged.push(Charged {
+            charged.push(ChargedPolicy {
                 cost: whole(cost)?,
                 words: [whole(a)?, whole(b)?, whole(c)?, whole(d)?],
             });
@@ -326,7 +326,7 @@ fn name(policies: &PolicySet, key: &Key, id: &ReservationId) -> Box<[u8]> {
         key.level(0).as_bytes(),
         b":",
         id.as_str().as_bytes(),
-        &policies.mark().to_le_bytes(),
+        &policies.fingerprint().to_le_bytes(),
     ]
     .concat()
     .into()

@@ -283,8 +283,8 @@ pub(crate) fn commit(
     let Some(mut record) = states.record(check, id, now_us) else {
         return Settlement::Lapsed;
     };
-    // The record outlives its settlement: a commit that is repeated because its answer was lost
-    // finds it, and changes nothing.
+    // The record stays as a tombstone: a commit that is repeated because its answer was lost finds
+    // it, and changes nothing.
     let settlement = record.settlement(number);
     if record.settled_by == 0 {
         record.settled_by = number;

@@ -11,9 +11,9 @@ use crate::sync::{ArcSwapOption, Lock};
 ///
 /// Dials are numbered, and a connection has the number of its dial. A result that comes late is
 /// recognised by its number: a dial that was replaced, or a connection that was.
-pub(crate) struct DialState<C, W>(Arc<Shared<C, W>>);
+pub(crate) struct DialState<C, W>(Arc<DialShared<C, W>>);
 
-struct Shared<C, W> {
+struct DialShared<C, W> {
     /// The connection that is up, for a look without the lock. It changes under the lock.
     up: ArcSwapOption<C>,
     inner: Lock<Dials<W>>,
@@ -45,7 +45,7 @@ pub(crate) enum ConnectionLookup<C, W> {
 /// The right and the duty to dial. When it is dropped without a connection, the next caller dials.
 #[must_use = "the other callers wait until this caller dials"]
 pub(crate) struct Dial<C, W> {
-    shared: Arc<Shared<C, W>>,
+    shared: Arc<DialShared<C, W>>,
     number: u64,
 }
 
@@ -56,7 +56,7 @@ impl<C, W> DialState<C, W> {
             dials: 0,
             first_to_server: 0,
         });
-        Self(Arc::new(Shared {
+        Self(Arc::new(DialShared {
             up: ArcSwapOption::empty(),
             inner,
         }))
@@ -149,7 +149,7 @@ impl<C: Numbered, W> DialState<C, W> {
     }
 }
 
-impl<C, W> Shared<C, W> {
+impl<C, W> DialShared<C, W> {
     /// Ends a dial or a connection, with this connection or with none.
     fn end(&self, inner: &mut Dials<W>, connection: Option<C>) {
         inner.dialing = None;

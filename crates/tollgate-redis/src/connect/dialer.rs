@@ -20,7 +20,7 @@ use super::{
     connection::{Bounded, Driver, Watched, Wire},
     tls::Certificates,
 };
-use crate::protocol::{self, ErrorClass, ReplyBound, Told};
+use crate::protocol::{self, ErrorClass, ReplyBound, StreamError};
 use tollgate_core::{Error, ErrorKind, ForeignText};
 use tollgate_remote::credentials::{self, Credentials, Provider};
 
@@ -304,7 +304,7 @@ impl Dialer {
         let Some(connector) = connector else {
             let none =
                 "there is no trusted root certificate, or the name in server_url is not valid";
-            return Err(Told::error(ErrorKind::Config, none).into());
+            return Err(StreamError::error(ErrorKind::Config, none).into());
         };
         connector.connect(stream).await
     }
@@ -371,7 +371,7 @@ async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStr
         .map(Iterator::collect)
         .unwrap_or_default();
     if addresses.is_empty() {
-        return Err(Told::error(
+        return Err(StreamError::error(
             ErrorKind::Unavailable,
             "the name of the host was not found",
         ));

@@ -56,7 +56,7 @@ type DialOutcome = Result<Connection, Error>;
 
 /// The time that a server has to answer on a connection that was silent. Then a new connection is
 /// dialled as well.
-const PATIENCE: Duration = Duration::from_millis(10);
+const SILENCE_LIMIT: Duration = Duration::from_millis(10);
 
 /// The number of connections in a row that may end before they are used. Then the server counts as
 /// away.
@@ -131,7 +131,7 @@ impl SharedConnection {
     async fn proven(&self, connection: Connection) -> Result<Connection, Error> {
         {
             let mut ping = pin!(connection.ping());
-            match timeout(PATIENCE, &mut ping).await {
+            match timeout(SILENCE_LIMIT, &mut ping).await {
                 Ok(Ok(())) => return Ok(connection.clone()),
                 Ok(Err(_)) => self.broken(&connection),
                 Err(_) => {

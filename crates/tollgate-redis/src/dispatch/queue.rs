@@ -17,8 +17,8 @@ pub(crate) struct Queue<Q>(Lock<Waiting<Q>>);
 #[derive(Debug)]
 pub(crate) struct Waiting<Q> {
     checks: VecDeque<Q>,
-    /// The number of waiting checks by the hash of their key.
-    crowds: Box<[u32]>,
+    /// The number of waiting checks by the hash of their key: hot keys have many.
+    key_counts: Box<[u32]>,
     pub(super) pacer: Pacer,
     pub(super) scripts: KnownScripts,
     /// No check can be added any more.
@@ -26,7 +26,7 @@ pub(crate) struct Waiting<Q> {
 }
 
 /// The number of distinct hashes. A power of two.
-const CROWDS: usize = 1_024;
+const HASHES: usize = 1_024;
 
 /// A check in a queue.
 pub(crate) trait Queued {
@@ -37,8 +37,7 @@ pub(crate) trait Queued {
     fn key_hash(&self) -> u64;
 }
 
-/// The scripts that are cached by the server, because they were sent on the current connection by
-/// their bodies.
+/// The scripts that the server has cached, because their bodies were sent on the current connection.
 #[derive(Debug, Default)]
 pub(super) struct KnownScripts {
     /// The number of the connection.
@@ -48,13 +47,13 @@ pub(super) struct KnownScripts {
     last: String,
 }
 
-/// The most scripts that are remembered. With one more, all are forgotten, and sent by their bodies
+/// The most scripts that are remembered. With one more, all are forgotten, and each body is sent
 /// again.
 const MOST_SCRIPTS: usize = 4_096;
 
 impl KnownScripts {
-    /// Returns whether the script was sent by its body before, and remembers it: if it was not, the
-    /// caller sends the body now.
+    /// Returns whether the server has the script from this connection, and records that it has from
+    /// now on: on `false`, the caller sends its body.
     pub(super) fn know(&mut self, connection: u64, sha: &str) -> bool {
         if self.connection != connection || self.shas.len() > MOST_SCRIPTS {
             *self = Self {
@@ -77,14 +76,14 @@ impl KnownScripts {
 
 impl<Q: Queued> Queue<Q> {
     pub(super) fn new(pacer: Pacer) -> Self {
-        let (checks, crowds, scripts) = (
+        let (checks, key_counts, scripts) = (
             VecDeque::new(),
-            vec![0; CROWDS].into(),
+            vec![0; HASHES].into(),
             KnownScripts::default(),
         );
         Self(Lock::new(Waiting {
             checks,
-            crowds,
+            key_counts,
             pacer,
             scripts,
             is_closed: false,
@@ -110,28 +109,28 @@ impl<Q: Queued> Waiting<Q> {
         self.checks.len()
     }
 
-    /// Returns about how many checks of a key wait, at least as many as there are.
-    pub(crate) fn crowd(&self, key_hash: u64) -> usize {
-        self.crowds[slot(key_hash)] as usize
+    /// Returns how many checks of a key wait, or more: keys whose hashes collide are counted together.
+    pub(crate) fn waiting_of_key(&self, key_hash: u64) -> usize {
+        self.key_counts[slot(key_hash)] as usize
     }
 
     /// Adds a check.
     pub(crate) fn push_back(&mut self, check: Q) {
         self.pacer.queued();
-        *self.crowd_of(check.key_hash()) += 1;
+        *self.count_of(check.key_hash()) += 1;
         self.checks.push_back(check);
     }
 
     /// Takes the check that has waited longest.
     pub(crate) fn pop_front(&mut self) -> Option<Q> {
         let check = self.checks.pop_front()?;
-        *self.crowd_of(check.key_hash()) -= 1;
+        *self.count_of(check.key_hash()) -= 1;
         Some(check)
     }
 
     /// Puts a check back before all others.
     pub(crate) fn push_front(&mut self, check: Q) {
-        *self.crowd_of(check.key_hash()) += 1;
+        *self.count_of(check.key_hash()) += 1;
         self.checks.push_front(check);
     }
 
@@ -143,7 +142,7 @@ impl<Q: Queued> Waiting<Q> {
 
     /// Takes all checks.
     pub(crate) fn take_all(&mut self) -> VecDeque<Q> {
-        self.crowds.fill(0);
+        self.key_counts.fill(0);
         std::mem::take(&mut self.checks)
     }
 
@@ -160,18 +159,18 @@ impl<Q: Queued> Waiting<Q> {
         overtaken
     }
 
-    fn crowd_of(&mut self, key_hash: u64) -> &mut u32 {
-        &mut self.crowds[slot(key_hash)]
+    fn count_of(&mut self, key_hash: u64) -> &mut u32 {
+        &mut self.key_counts[slot(key_hash)]
     }
 
     fn count_again(&mut self) {
-        self.crowds.fill(0);
+        self.key_counts.fill(0);
         for check in &self.checks {
-            self.crowds[slot(check.key_hash())] += 1;
+            self.key_counts[slot(check.key_hash())] += 1;
         }
     }
 }
 
 fn slot(key_hash: u64) -> usize {
-    key_hash as usize % CROWDS
+    key_hash as usize % HASHES
 }

@@ -184,7 +184,7 @@ impl Worker {
 
     /// Cuts batches and sends them, as long as the pacer allows and checks for a whole batch wait.
     async fn send_all(&mut self, connection: Connection) {
-        connection.gather(false);
+        connection.set_nagle(false);
         for batches in 1.. {
             if batches % MOST_AT_ONCE == 0 {
                 // A connection of a pool accepts 50 calls until its task has written them. Later
@@ -222,7 +222,7 @@ impl Worker {
             self.sent
                 .send(batch, ticket, &self.server, &connection)
                 .await;
-            self.sent.settle_answered(&self.server).await;
+            self.sent.take_answered(&self.server).await;
             if !is_more || self.sent.has_refused() || connection.has_ended() || !self.may_leave() {
                 return;
             }
@@ -274,7 +274,7 @@ async fn requeue() {
 struct SentBatches {
     queue: Arc<Queue<QueuedCheck>>,
     /// The batches of each connection. There is more than one only while an old connection ends.
-    lanes: Vec<ConnectionBatches>,
+    connections: Vec<ConnectionBatches>,
     /// Groups that were certainly not executed, in the order in which they were sent, with their
     /// connection.
     refused: Option<(u64, Vec<Group>)>,
@@ -296,7 +296,7 @@ impl SentBatches {
     fn new(queue: Arc<Queue<QueuedCheck>>) -> Self {
         Self {
             queue,
-            lanes: Vec::new(),
+            connections: Vec::new(),
             refused: None,
             unsent: UnsentCount::default(),
         }
@@ -304,23 +304,22 @@ impl SentBatches {
 
     /// Forgets all batches and groups. Their callers get no reply.
     fn clear(&mut self) {
-        self.lanes.clear();
+        self.connections.clear();
         self.refused = None;
         self.queue.lock().pacer.forget_sent();
     }
 
     fn is_empty(&self) -> bool {
-        self.lanes.is_empty() && self.refused.is_none()
+        self.connections.is_empty() && self.refused.is_none()
     }
 
-    /// Returns whether nothing may be sent on this connection yet: the one before it has ended, and
-    /// the outcome of some of its batches is still unknown. They may come back to the queue, and
-    /// are then sent first.
+    /// Returns whether this connection has to wait: an earlier one has ended, and some of its batches
+    /// have no outcome yet. Those that were not executed go back to the queue, before all others.
     fn is_held(&self, connection: &Connection) -> bool {
-        let has_ended = |lane: &ConnectionBatches| {
-            lane.connection.number() != connection.number() && lane.connection.has_ended()
+        let has_ended = |pending: &ConnectionBatches| {
+            pending.connection.number() != connection.number() && pending.connection.has_ended()
         };
-        self.lanes.iter().any(has_ended)
+        self.connections.iter().any(has_ended)
     }
 
     /// Returns whether checks that were not executed wait for the batches behind them.
@@ -332,9 +331,9 @@ impl SentBatches {
     /// behind them are answered.
     fn put_back(&mut self, queue: &mut Waiting<QueuedCheck>, breaker_epoch: u64) {
         let is_settled = |connection| {
-            self.lanes
+            self.connections
                 .iter()
-                .all(|lane| lane.connection.number() != connection)
+                .all(|pending| pending.connection.number() != connection)
         };
         if self
             .refused
@@ -387,12 +386,12 @@ impl SentBatches {
         }
         let sent = SentBatch { ticket, answer };
         match self
-            .lanes
+            .connections
             .iter_mut()
-            .find(|lane| lane.connection.number() == connection.number())
+            .find(|pending| pending.connection.number() == connection.number())
         {
-            Some(lane) => lane.batches.push_back(sent),
-            None => self.lanes.push(ConnectionBatches {
+            Some(pending) => pending.batches.push_back(sent),
+            None => self.connections.push(ConnectionBatches {
                 connection: connection.clone(),
                 batches: VecDeque::from([sent]),
             }),
@@ -402,22 +401,22 @@ impl SentBatches {
     /// Polls the oldest batch of each connection, and settles the first that is answered. Returns
     /// whether there was one.
     fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
-        for at in 0..self.lanes.len() {
-            let lane = &mut self.lanes[at];
-            let Some(oldest) = lane.batches.front_mut() else {
+        for at in 0..self.connections.len() {
+            let pending = &mut self.connections[at];
+            let Some(oldest) = pending.batches.front_mut() else {
                 continue;
             };
             let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else {
                 continue;
             };
-            let connection = lane.connection.number();
-            if let Some(sent) = lane.batches.pop_front() {
+            let connection = pending.connection.number();
+            if let Some(sent) = pending.batches.pop_front() {
                 self.queue.lock().pacer.answered(now(), sent.ticket);
             }
-            if lane.batches.is_empty() {
-                self.lanes.remove(at);
+            if pending.batches.is_empty() {
+                self.connections.remove(at);
             }
-            self.settle(connection, answered, server);
+            self.take(connection, answered, server);
             return true;
         }
         false
@@ -435,8 +434,8 @@ impl SentBatches {
         .await;
     }
 
-    /// Settles a batch that is answered by now, if there is one.
-    async fn settle_answered(&mut self, server: &Server) {
+    /// Takes the answer of a batch that is answered by now, if there is one.
+    async fn take_answered(&mut self, server: &Server) {
         poll_fn(|cx| {
             self.poll(server, cx);
             Poll::Ready(())
@@ -445,7 +444,7 @@ impl SentBatches {
     }
 
     /// Replies to the checks of a batch, and keeps those that were not executed.
-    fn settle(&mut self, connection: u64, answered: AnsweredBatch, server: &Server) {
+    fn take(&mut self, connection: u64, answered: AnsweredBatch, server: &Server) {
         for (mut group, sent) in answered.groups.into_iter().zip(answered.sent) {
             match sent {
                 Sent::Answered(outcome) => {

@@ -23,7 +23,7 @@ const MEMORY_US: f64 = 500_000.0;
 const LEAST: f64 = 4.0;
 
 /// The most units that are asked for at once.
-const MOST: f64 = 4_294_967_295.0;
+const MOST_UNITS: f64 = 4_294_967_295.0;
 
 impl Demand {
     /// Creates an estimate that asks for nothing until the rate is known.
@@ -54,7 +54,7 @@ impl Demand {
         if units < LEAST {
             0
         } else {
-            units.min(MOST) as u64
+            units.min(MOST_UNITS) as u64
         }
     }
 }

@@ -283,7 +283,7 @@ pub(crate) struct LeaseHolder {
 const SHARDS: usize = 64;
 
 /// The most entries of a shard. Keys beyond are not leased.
-const MOST: usize = 512;
+const MOST_KEYS: usize = 512;
 
 /// The least time between two times at which a full shard is thinned out.
 const PAUSE_US: u64 = 20_000;
@@ -441,7 +441,7 @@ impl LeaseShard {
 
     /// Adds the entry of a key, if there is room.
     fn insert(&mut self, hash: u64, check: &Check<'_>, now_us: u64) {
-        if self.entries.len() >= MOST && self.thinned_us + PAUSE_US <= now_us {
+        if self.entries.len() >= MOST_KEYS && self.thinned_us + PAUSE_US <= now_us {
             self.thinned_us = now_us;
             // A flood of keys that are asked for once must not keep out those that are asked for
             // often.
@@ -449,7 +449,7 @@ impl LeaseShard {
                 std::mem::take(&mut entry.checks) > 1 || entry.units.held(now_us) > 0
             });
         }
-        if self.entries.len() < MOST {
+        if self.entries.len() < MOST_KEYS {
             let mut entry = LeasedKey::new(hash, check, now_us);
             entry.count(now_us, check.charge().cost.units());
             self.entries.insert_unique(hash, entry, |entry| entry.hash);

@@ -42,22 +42,22 @@ const IN_CLUSTER: &str =
     "the redis server is part of a cluster, but the store was built for a single server";
 
 /// Returns whether a call inside a script was refused because its slot is being moved, and its key
-/// is not here. Redis 8 has words of its own for a call with some keys that are here.
+/// is not here. Redis 8 has another message when some of the keys are still here.
 pub(crate) fn is_refused_in_move(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| {
         text.contains("non local key") || text.contains("during rehashing of the slot")
     })
 }
 
-/// The kind and the message of an error of our own stream. The client library passes it on inside
-/// an I/O error, and [`error`] finds it there.
+/// An error of our own stream. The client library hands it on as the source of an I/O error, where
+/// [`error`] finds it.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct StreamError {
     kind: ErrorKind,
     words: &'static str,
 }
 
-impl Told {
+impl StreamError {
     pub(crate) fn error(kind: ErrorKind, words: &'static str) -> io::Error {
         io::Error::other(Self { kind, words })
     }
@@ -67,13 +67,13 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for StreamError {}
 
 /// Converts an error of a connection that is not up yet. `server` names the server: its kind, and
 /// its host and port. A server that `may_want_tls` is one that is spoken to without.
@@ -107,8 +107,8 @@ pub(crate) fn connecting(server: &str, may_want_tls: bool, error: &RedisError) -
 /// Converts an error of the client. Keeps the words of the server or the system that hold no
 /// secret.
 pub(crate) fn error(error: &RedisError) -> Error {
-    if let Some(told) = Told::of(error) {
-        return Error::new(told.kind, told.words);
+    if let Some(passed_on) = StreamError::of(error) {
+        return Error::new(passed_on.kind, passed_on.words);
     }
     let code = error.code().unwrap_or_default();
     let (kind, message) = match (error.kind(), code) {

@@ -13,7 +13,8 @@ mod script_error;
 pub use batch::{BatchReply, MixedArgs, Outcome};
 pub use check::{OUTSTANDING, Packed, decision, pack, pack_seen};
 pub(crate) use error::{
-    ErrorClass, Told, connecting, error, is_refused_in_move, is_unknown_command, rejects_connection,
+    ErrorClass, StreamError, connecting, error, is_refused_in_move, is_unknown_command,
+    rejects_connection,
 };
 pub use other_calls::{
     entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement,

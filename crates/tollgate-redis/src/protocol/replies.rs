@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::error::Told;
+use super::error::StreamError;
 use tollgate_core::{ErrorKind, raw::TAG_BYTES};
 
 /// The memory that a value takes beside its bytes, rounded up. Every value of a reply counts as so
@@ -18,7 +18,7 @@ const VALUE: usize = 64;
 
 /// The longest reply, its values included: twice the 8 000 numbers that a script packs into one
 /// text at most.
-const LONGEST: usize = 128 * 1024;
+const LONGEST_REPLY: usize = 128 * 1024;
 
 /// The longest element in a list of entries: its time, its tag, and the lines around them.
 const ENTRY: usize = VALUE + size_of::<f64>() + TAG_BYTES + 16;
@@ -39,7 +39,7 @@ pub(crate) struct ReplyBound(Arc<AtomicUsize>);
 
 impl Default for ReplyBound {
     fn default() -> Self {
-        Self(Arc::new(AtomicUsize::new(LONGEST)))
+        Self(Arc::new(AtomicUsize::new(LONGEST_REPLY)))
     }
 }
 
@@ -61,7 +61,7 @@ impl ReplyBound {
 
     fn admit(&self, bytes: usize) {
         self.0
-            .fetch_max(LONGEST.saturating_add(bytes), Ordering::Relaxed);
+            .fetch_max(LONGEST_REPLY.saturating_add(bytes), Ordering::Relaxed);
     }
 }
 
@@ -77,7 +77,7 @@ impl ReplyBound {
 #[derive(Debug)]
 pub(crate) struct ReplyScanner {
     bound: ReplyBound,
-    step: Step,
+    step: ScanStep,
     /// The bytes that the reply may still have.
     left: usize,
     /// The number of values that are still to come, of each list that is open.
@@ -87,7 +87,7 @@ pub(crate) struct ReplyScanner {
 
 /// The part of a value that comes next.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum ScanStep {
     /// The byte that shows what kind of value it is.
     Kind,
     /// The rest of the first line. The number in it is read where it is a length.
@@ -105,7 +105,7 @@ impl ReplyScanner {
     pub(crate) fn new(bound: ReplyBound) -> Self {
         Self {
             bound,
-            step: Step::Kind,
+            step: ScanStep::Kind,
             left: 0,
             open: [0; DEPTH],
             depth: 0,
@@ -122,19 +122,19 @@ impl ReplyScanner {
         while let [byte, rest @ ..] = bytes {
             bytes = rest;
             match &mut self.step {
-                Step::Kind => {
+                ScanStep::Kind => {
                     if self.depth == 0 {
                         self.left = self.bound.0.load(Ordering::Relaxed);
                     }
                     self.spend(VALUE)?;
-                    self.step = Step::Line {
+                    self.step = ScanStep::Line {
                         kind: *byte,
                         number: 0,
                         is_negative: false,
                         ends: false,
                     };
                 }
-                Step::Line {
+                ScanStep::Line {
                     kind,
                     number,
                     is_negative,
@@ -159,7 +159,7 @@ impl ReplyScanner {
                     }
                     self.spend(1)?;
                 }
-                Step::Text(left) => {
+                ScanStep::Text(left) => {
                     // One byte of the text is taken already.
                     let more = (*left - 1).min(bytes.len());
                     bytes = &bytes[more..];
@@ -179,7 +179,7 @@ impl ReplyScanner {
         let values = match kind {
             b'$' | b'=' | b'!' if !is_negative => {
                 self.spend(number)?;
-                self.step = Step::Text(number + 2);
+                self.step = ScanStep::Text(number + 2);
                 return Ok(0);
             }
             b'*' | b'~' | b'>' if !is_negative => number,
@@ -197,14 +197,14 @@ impl ReplyScanner {
         }
         self.open[self.depth] = values;
         self.depth += 1;
-        self.step = Step::Kind;
+        self.step = ScanStep::Kind;
         Ok(0)
     }
 
     /// Ends a value, and the lists that end with it. Returns 1 at the end of a reply, and 0
     /// otherwise.
     fn end(&mut self) -> u64 {
-        self.step = Step::Kind;
+        self.step = ScanStep::Kind;
         while let Some(last) = self.depth.checked_sub(1) {
             self.open[last] -= 1;
             if self.open[last] > 0 {
@@ -227,14 +227,14 @@ fn has_length(kind: u8) -> bool {
 }
 
 fn too_long() -> io::Error {
-    Told::error(
+    StreamError::error(
         ErrorKind::Protocol,
         "redis sent a reply that is longer than any that the rate limiter asks for",
     )
 }
 
 fn invalid() -> io::Error {
-    Told::error(ErrorKind::Protocol, "redis sent a reply that is not valid")
+    StreamError::error(ErrorKind::Protocol, "redis sent a reply that is not valid")
 }
 
 #[cfg(test)]
@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn a_reply_beyond_the_bound_is_refused_before_it_is_kept() {
         let within = [
-            format!("${}\r\n", LONGEST - 2 * VALUE),
-            format!("*{}\r\n", (LONGEST - VALUE - 16) / VALUE),
+            format!("${}\r\n", LONGEST_REPLY - 2 * VALUE),
+            format!("*{}\r\n", (LONGEST_REPLY - VALUE - 16) / VALUE),
         ];
         for reply in within {
             assert_eq!(scanned(reply.as_bytes(), 9), Ok(0), "{reply}");
@@ -314,8 +314,9 @@ mod tests {
         }
         // What is not announced is counted.
         let endless =
-            ["+", "-", ":", "(", ",", "$"].map(|kind| kind.to_owned() + &"0".repeat(LONGEST));
-        let empty = format!("*{}\r\n", LONGEST / VALUE - 9) + &"_\r\n".repeat(LONGEST / VALUE);
+            ["+", "-", ":", "(", ",", "$"].map(|kind| kind.to_owned() + &"0".repeat(LONGEST_REPLY));
+        let empty =
+            format!("*{}\r\n", LONGEST_REPLY / VALUE - 9) + &"_\r\n".repeat(LONGEST_REPLY / VALUE);
         let nested = ["*1\r\n", "%1\r\n", "|0\r\n"].map(|list| list.repeat(DEPTH + 1));
         for reply in endless.into_iter().chain([empty]).chain(nested) {
             let error = scanned(reply.as_bytes(), 1_000).expect_err(&reply[..8]);
@@ -366,8 +367,8 @@ mod tests {
         }
         let mut scanner = ReplyScanner::new(ReplyBound::default());
         let text = [
-            format!("${}\r\n", LONGEST / 2).as_bytes(),
-            &vec![b'x'; LONGEST / 2],
+            format!("${}\r\n", LONGEST_REPLY / 2).as_bytes(),
+            &vec![b'x'; LONGEST_REPLY / 2],
             b"\r\n",
         ]
         .concat();

@@ -440,7 +440,7 @@ const MOST_UNSENT: u32 = 3;
 impl Server {
     /// Writes one call on this connection, and returns its outcome.
     pub(crate) async fn send(&self, connection: &Connection, call: Call) -> Sent {
-        let (mark, by_body) = (connection.mark(), call.by_body);
+        let (sent_bytes, by_body) = (connection.sent_bytes(), call.by_body);
         let reply = match call.is_asking {
             false => connection.query(&call.command).await,
             true => write_all(connection, [call])
@@ -448,7 +448,7 @@ impl Server {
                 .pop()
                 .unwrap_or_else(|| Err(missing_reply())),
         };
-        let is_unsent = is_broken(&reply) && connection.has_sent_nothing_since(mark);
+        let is_unsent = is_broken(&reply) && connection.has_sent_nothing_since(sent_bytes);
         self.outcome(connection, by_body, reply, is_unsent)
     }
 
@@ -459,12 +459,13 @@ impl Server {
         {
             return vec![self.send(connection, call).await];
         }
-        let (mark, by_body): (_, SmallVec<[bool; 1]>) = (
-            connection.mark(),
+        let (sent_bytes, by_body): (_, SmallVec<[bool; 1]>) = (
+            connection.sent_bytes(),
             calls.iter().map(|call| call.by_body).collect(),
         );
         let replies = write_all(connection, calls).await;
-        let is_unsent = replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark);
+        let is_unsent =
+            replies.iter().all(is_broken) && connection.has_sent_nothing_since(sent_bytes);
         by_body
             .into_iter()
             .zip(replies)

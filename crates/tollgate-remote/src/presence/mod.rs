@@ -186,7 +186,7 @@ impl<S: Present> Housekeeper<S> {
             {
                 sample(&*store, &mut self.gauges_at);
             }
-            self.be_present(&store).await;
+            self.announce(&store).await;
             self.sweep(&store).await;
             drop(store);
             let next = [self.gauges_at, self.present_at, self.sweep_at];
@@ -199,7 +199,7 @@ impl<S: Present> Housekeeper<S> {
     }
 
     /// Counts the processes and shows the limits when that is due, and at once for what is new.
-    async fn be_present(&mut self, store: &Arc<S>) {
+    async fn announce(&mut self, store: &Arc<S>) {
         let Presence {
             counter,
             publications,
@@ -207,11 +207,11 @@ impl<S: Present> Housekeeper<S> {
             ..
         } = store.presence();
         let is_new = self.running.take(NOW);
-        let (mut groups, mut limits, mut tells) = (Vec::new(), Vec::new(), false);
-        let is_present = self.running.settle(PRESENT, || {
+        let (mut groups, mut limits, mut has_reports) = (Vec::new(), Vec::new(), false);
+        let is_present = self.running.finish(PRESENT, || {
             (groups, limits) = (counter.groups(), publications.current());
-            tells = exchange.is_used();
-            !groups.is_empty() || !limits.is_empty() || tells
+            has_reports = exchange.is_used();
+            !groups.is_empty() || !limits.is_empty() || has_reports
         });
         let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
         if !is_new && !is_due && is_present {
@@ -220,16 +220,16 @@ impl<S: Present> Housekeeper<S> {
         let gauges_at = &mut self.gauges_at;
         let count = store.count(&groups);
         let count = self.group_counter.count(counter, &groups, count);
-        let mut pause = beside(&**store, gauges_at, count).await;
+        let mut pause = with_gauges(&**store, gauges_at, count).await;
         if !limits.is_empty() {
             let show = self.publisher.publish(&limits, store.show(&limits));
-            beside(&**store, gauges_at, show).await;
+            with_gauges(&**store, gauges_at, show).await;
             pause = pause.or(Some(INTERVAL));
         }
-        if tells {
+        if has_reports {
             let reports = exchange.reports();
             let tell = exchange.tell(&reports, store.tell(&reports));
-            beside(&**store, gauges_at, tell).await;
+            with_gauges(&**store, gauges_at, tell).await;
             pause = Some(pause.map_or(TOLD_EVERY, |pause| pause.min(TOLD_EVERY)));
         }
         self.present_at =
@@ -241,9 +241,9 @@ impl<S: Present> Housekeeper<S> {
         if self.sweep_at.is_some_and(|at| at <= now) {
             let sweep = timeout(TICK, store.sweep());
             // What cannot be returned lapses.
-            let _ = beside(&**store, &mut self.gauges_at, sweep).await;
+            let _ = with_gauges(&**store, &mut self.gauges_at, sweep).await;
             self.sweep_at = None;
-            self.running.settle(SWEEP, || store.has_to_sweep());
+            self.running.finish(SWEEP, || store.has_to_sweep());
         }
         if self.running.is_asked(SWEEP) {
             self.sweep_at.get_or_insert(now + TICK);
@@ -252,7 +252,7 @@ impl<S: Present> Housekeeper<S> {
 }
 
 /// Waits for a call, and sets the gauges meanwhile.
-async fn beside<T>(
+async fn with_gauges<T>(
     store: &impl Present,
     gauges_at: &mut Option<Instant>,
     call: impl Future<Output = T>,

@@ -63,7 +63,7 @@ fn what_a_caller_added_before_it_asked_is_seen_by_the_task_that_settles() {
             adds.1.store(true, loom::sync::atomic::Ordering::Release);
             adds.0.ask(DUTY);
         });
-        running.settle(DUTY, || wanted.load(loom::sync::atomic::Ordering::Acquire));
+        running.finish(DUTY, || wanted.load(loom::sync::atomic::Ordering::Acquire));
         adding.join().expect("a thread");
         assert!(background.has(DUTY) && !running.end(), "the duty remains");
     });

@@ -37,7 +37,10 @@ fn push(queue: &Queue<Check>, breaker: &Breaker) -> bool {
 /// Asserts that the queue has counted the checks that wait.
 fn assert_counted(queue: &Queue<Check>, expected: usize) {
     let waiting = queue.lock();
-    assert_eq!((waiting.len(), waiting.crowd(0)), (expected, expected));
+    assert_eq!(
+        (waiting.len(), waiting.waiting_of_key(0)),
+        (expected, expected)
+    );
 }
 
 #[test]

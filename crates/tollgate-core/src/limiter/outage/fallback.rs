@@ -36,8 +36,8 @@ pub(crate) struct Fallback {
     name: Cow<'static, str>,
     outage: Outage,
     local: Option<LocalShare>,
-    outage_phase: Phase,
-    overload_phase: Phase,
+    outage_phase: OutagePeriod,
+    overload_phase: OutagePeriod,
     metrics: LimiterMetrics,
     watch: Option<Watch>,
     /// The limiter that this answers for.
@@ -72,7 +72,7 @@ impl Fallback {
             )),
             Outage::Open | Outage::Closed => None,
         };
-        let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
+        let (outage_phase, overload_phase) = (OutagePeriod::new(now()), OutagePeriod::new(now()));
         let (metrics, follower) = (LimiterMetrics::default(), Background::new());
         Self {
             name,
@@ -368,7 +368,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     loop {
-        running.rest(tokio::time::Instant::now() + QUIET).await;
+        running.rest(tokio::time::Instant::now() + OVER_AFTER).await;
         let Some(limiter) = limiter.upgrade() else {
             return;
         };
@@ -376,7 +376,7 @@ where
         if is_away() {
             ask(Arc::clone(&limiter)).await;
         }
-        if !running.settle(FOLLOW, is_away) && running.end() {
+        if !running.finish(FOLLOW, is_away) && running.end() {
             return;
         }
     }
@@ -394,10 +394,10 @@ fn start_of(deadline: Option<Deadline>) -> Instant {
 ///
 /// Checks are answered out of order, so an answer counts with the time at which its check began. An
 /// outage begins with a failed check that began after the last outage ended. It ends with a check
-/// that the store decided and that began [`QUIET`] after the last failed one began. So late answers
+/// that the store decided and that began [`OVER_AFTER`] after the last failed one began. So late answers
 /// change nothing, and a store that fails some checks of many is one outage, not one for each.
 #[derive(Debug)]
-pub(crate) struct Phase {
+pub(crate) struct OutagePeriod {
     /// Times are counted from here.
     base: Instant,
     /// In an outage: [`AWAY`] and the time of the last failed check. Otherwise the time of the
@@ -408,17 +408,17 @@ pub(crate) struct Phase {
 }
 
 /// The time without a failed check after which an outage is over.
-const QUIET: Duration = Duration::from_secs(1);
+const OVER_AFTER: Duration = Duration::from_secs(1);
 
-const QUIET_US: u64 = QUIET.as_micros() as u64;
+const OVER_AFTER_US: u64 = OVER_AFTER.as_micros() as u64;
 
 /// The time that a failed check is later than the last stored one before it is stored. Most checks
 /// of an outage store nothing.
-const STEP_US: u64 = QUIET_US / 20;
+const STEP_US: u64 = OVER_AFTER_US / 20;
 
 const AWAY: u64 = 1 << 63;
 
-impl Phase {
+impl OutagePeriod {
     pub(crate) fn new(base: Instant) -> Self {
         Self {
             base,
@@ -457,7 +457,8 @@ impl Phase {
     #[cold]
     pub(crate) fn decided(&self, start: Instant) -> Option<Duration> {
         let at = self.time(start);
-        let over = |word: u64| (word & AWAY != 0 && at >= (word & !AWAY) + QUIET_US).then_some(at);
+        let over =
+            |word: u64| (word & AWAY != 0 && at >= (word & !AWAY) + OVER_AFTER_US).then_some(at);
         self.word
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, over)
             .ok()?;
@@ -478,12 +479,12 @@ mod phase_tests {
 
     use super::*;
 
-    struct Times(Phase, Instant);
+    struct Times(OutagePeriod, Instant);
 
     impl Times {
         fn new() -> Self {
             let base = Instant::now();
-            Self(Phase::new(base), base)
+            Self(OutagePeriod::new(base), base)
         }
 
         fn failed(&self, ms: u64) -> bool {

@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     store::{Check, ReplicaCount, ReservationId, Settlement},
 };
-pub(crate) use fallback::{Fallback, Phase};
+pub(crate) use fallback::{Fallback, OutagePeriod};
 
 /// Selects the answer to a check that the store cannot decide in time.
 ///

@@ -57,7 +57,7 @@ impl PoolRef {
     }
 
     /// Gives back what is idle, when a call is due.
-    pub(super) async fn settle(&self, deadline: Deadline) -> Result<(), Error> {
+    pub(super) async fn give_back(&self, deadline: Deadline) -> Result<(), Error> {
         let _calling = self.calling.lock().await;
         if self
             .lock()

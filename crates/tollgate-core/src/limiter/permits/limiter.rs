@@ -447,7 +447,7 @@ impl Drop for PermitDemand<'_> {
             let _ = self.pool.call_in_process(&mut state);
         } else {
             drop(state);
-            shared.upkeep.settle(self.pool.clone());
+            shared.upkeep.give_back(self.pool.clone());
         }
     }
 }

@@ -156,7 +156,7 @@ impl Permit {
         drop(self);
         if is_exact {
             crate::runtime::current()?;
-            pool.settle(Deadline::after(pool.shared.limiter.timeout))
+            pool.give_back(Deadline::after(pool.shared.limiter.timeout))
                 .await?;
         }
         Ok(())
@@ -193,7 +193,7 @@ impl Permit {
             pool.freed.notify_one();
         }
         if is_surplus && settles {
-            shared.upkeep.settle(pool.clone());
+            shared.upkeep.give_back(pool.clone());
         }
     }
 }

@@ -192,8 +192,8 @@ impl ConcurrencyInner {
 }
 
 impl Upkeep {
-    /// Settles the pool soon. Without the task, its permits lapse.
-    pub(super) fn settle(&self, pool: PoolRef) {
+    /// Gives back what is idle in the pool, soon. Without the task, its permits lapse.
+    pub(super) fn give_back(&self, pool: PoolRef) {
         let pool = match &*self.0.lock() {
             Some(sender) => sender.send(pool).err().map(|unsent| unsent.0),
             None => Some(pool),

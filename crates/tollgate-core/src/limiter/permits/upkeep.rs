@@ -71,7 +71,7 @@ impl Task {
         }
         let timeout = self.shared.limiter.timeout.max(life / 10);
         self.calls.spawn(async move {
-            if let Err(error) = pool.settle(Deadline::after(timeout)).await {
+            if let Err(error) = pool.give_back(Deadline::after(timeout)).await {
                 tracing::debug!(policy = pool.shared.policy.name(), %error, "permits could not be renewed or given back");
             }
         });

@@ -1,5 +1,5 @@
 //! The fetch of the limits of a tenant: when it may begin, what it finds, and what its entry in the
-//! cache then holds.
+//! cache then holds. Concurrent requests of a tenant share one fetch (single flight).
 //! The cache, its options, and what callers see of it are in `mod.rs`.
 
 use std::{
@@ -22,7 +22,7 @@ use tokio::{
 use super::{Options, SourceOutage};
 use crate::{
     Error, ErrorKind, Limiter,
-    limiter::{Limited, Selection, metrics::TenantMetrics, outage::Phase},
+    limiter::{Limited, Selection, metrics::TenantMetrics, outage::OutagePeriod},
     lock::Lock,
 };
 
@@ -282,7 +282,7 @@ impl TenantEntry {
 /// Decides whether the source of limits is asked now, and logs the begin and the end of an outage
 /// once each.
 pub(super) struct SourceHealth {
-    phase: Phase,
+    phase: OutagePeriod,
     metrics: TenantMetrics,
     /// The number of tenants in a row whose fetch has failed.
     failed: AtomicU32,
@@ -304,7 +304,7 @@ impl SourceHealth {
     pub(super) fn new(options: &Options) -> Self {
         let now = Instant::now();
         Self {
-            phase: Phase::new(now.into_std()),
+            phase: OutagePeriod::new(now.into_std()),
             metrics: TenantMetrics::default(),
             failed: AtomicU32::new(0),
             next_probe: Lock::new(now),

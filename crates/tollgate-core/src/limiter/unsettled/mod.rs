@@ -48,7 +48,7 @@ struct Unsent {
 const REPEAT: u32 = 1;
 
 /// The most commits that wait.
-const MOST: usize = 4_096;
+const MOST_COMMITS: usize = 4_096;
 
 /// The pause before commits are sent again. It doubles while the store answers none.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
@@ -171,7 +171,7 @@ async fn repeat(limiter: Arc<LimiterInner>, mut running: Running) {
             true => SHORTEST_PAUSE,
             false => LONGEST_PAUSE.min(pause * 2),
         };
-        let is_needed = running.settle(REPEAT, || !repeats.is_empty());
+        let is_needed = running.finish(REPEAT, || !repeats.is_empty());
         if !is_needed && running.end() {
             return;
         }
@@ -191,7 +191,7 @@ impl CommitQueue {
             lapses,
         });
         self.commits.push_back(unsent);
-        let is_full = self.commits.len() > MOST;
+        let is_full = self.commits.len() > MOST_COMMITS;
         if is_full {
             self.commits.pop_front();
             self.given_up += 1;

@@ -233,7 +233,7 @@ async fn only_the_first_commit_of_a_reservation_waits() {
 async fn commits_that_find_no_room_push_out_the_oldest() {
     let store = Away::new(REFUSED);
     let limiter = store.limiter();
-    let (more, most) = (3, MOST as u64);
+    let (more, most) = (3, MOST_COMMITS as u64);
     for at in 0..most + more {
         let job = reserve(&limiter, at, 100).await;
         job.commit(Cost::ZERO).await.expect_err("it is away");

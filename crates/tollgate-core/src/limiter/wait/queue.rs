@@ -220,7 +220,7 @@ const LATEST: Duration = Duration::from_millis(10);
 const LONGEST_PACE: Duration = Duration::from_secs(60);
 
 /// The most keys whose contests are known.
-const MOST: usize = 1_024;
+const MOST_CONTESTS: usize = 1_024;
 
 /// The contests of several processes for the places of full queues: one for each key whose callers
 /// were refused.
@@ -284,12 +284,12 @@ impl Contests {
         let Some(until) = now.checked_add(retry.saturating_add(2 * pace)) else {
             return;
         };
-        if contests.len() >= MOST {
+        if contests.len() >= MOST_CONTESTS {
             contests.retain(|_, contest| now <= contest.until);
         }
         if let Some(contest) = contests.get_mut(key) {
             (contest.pace, contest.until) = (pace, until);
-        } else if contests.len() < MOST {
+        } else if contests.len() < MOST_CONTESTS {
             contests.insert(
                 key.clone(),
                 Contest {

@@ -43,9 +43,9 @@ pub(crate) trait Decide: Sized {
     /// Returns the words of this state. `denied` is what did not fit, or nothing.
     fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words;
 
-    /// Returns the words of a check that charges nothing, if they differ from those of the current
-    /// state: this one stays as it was stored, at another emission interval, and its units return
-    /// at that rate.
+    /// Returns the words of a check that charges nothing to this stored state. It is not converted
+    /// then, so its units return at the rate at which it was stored. `None` when the words are those
+    /// of the current state.
     fn words_as_stored(
         &self,
         _policy: &Policy,

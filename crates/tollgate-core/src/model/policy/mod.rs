@@ -419,7 +419,7 @@ impl Policy {
 
     /// Returns a number that stands for the name, the level and the algorithm in the name of a
     /// reservation. It is the same in all processes.
-    pub(crate) fn mark(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         let tag = self
             .algorithm
             .tag()

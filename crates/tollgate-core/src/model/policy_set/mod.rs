@@ -258,9 +258,9 @@ impl PolicySet {
 
     /// Returns a number that stands for these policies, in this order, in the name of a
     /// reservation. Their quotas are no part of it. It is the same in all processes.
-    pub(crate) fn mark(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         self.iter().fold(0, |all: u64, policy| {
-            (all.rotate_left(29) ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            (all.rotate_left(29) ^ policy.fingerprint()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         })
     }
 

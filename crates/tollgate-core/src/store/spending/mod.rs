@@ -48,7 +48,7 @@ const ROWS: usize = 4;
 const COLUMNS: usize = 1_024;
 
 /// The cells of a row that counts customers, a power of two.
-const CROWDS: usize = 256;
+const COUNTS: usize = 256;
 
 /// The place in a number of its [`Filling::fades`]. No row takes its column from these bits.
 const FADES_AT: u32 = 10;
@@ -69,7 +69,7 @@ pub struct Spending(Arc<Measure>);
 
 struct Measure {
     cells: Box<[Cell]>,
-    crowds: Box<[Crowd]>,
+    customer_counts: Box<[CustomerCount]>,
     /// `None` until other processes were heard.
     others: ArcSwapOption<Heard>,
     clock: Clock,
@@ -91,7 +91,7 @@ struct Cell {
 
 /// Counts the customers of a state that ask. Both numbers are floats, and fade.
 #[derive(Default)]
-struct Crowd {
+struct CustomerCount {
     customers: AtomicU64,
     weights: AtomicU64,
     at: AtomicU64,
@@ -103,7 +103,7 @@ struct Crowd {
 struct Heard {
     units: HashMap<u64, f64, RandomState>,
     /// For a state, the customers in other processes, and their weights.
-    crowds: HashMap<u64, (f64, f64), RandomState>,
+    customer_counts: HashMap<u64, (f64, f64), RandomState>,
     /// The part of these customers that is counted in one process alone, by those that are named.
     apart: f64,
     at: u64,
@@ -200,7 +200,9 @@ impl Spending {
     pub(crate) fn new(clock: Clock) -> Self {
         Self(Arc::new(Measure {
             cells: (0..ROWS * COLUMNS).map(|_| Cell::default()).collect(),
-            crowds: (0..ROWS * CROWDS).map(|_| Crowd::default()).collect(),
+            customer_counts: (0..ROWS * COUNTS)
+                .map(|_| CustomerCount::default())
+                .collect(),
             others: ArcSwapOption::empty(),
             clock,
         }))
@@ -211,9 +213,9 @@ impl Spending {
         let now = self.now(filling.fades);
         let others = self.0.others.load();
         let heard = others.as_deref();
-        let (mut customers, mut weights) = self.crowd(state, now);
+        let (mut customers, mut weights) = self.customer_count(state, now);
         if let Some(heard) = heard
-            && let Some((more, heavier)) = heard.crowds.get(&state)
+            && let Some((more, heavier)) = heard.customer_counts.get(&state)
         {
             customers += more * heard.apart;
             weights += heavier * heard.apart;
@@ -301,11 +303,11 @@ impl Spending {
             let asked = seen.now << PARTS_BITS | parts as u64;
             cell.asked.fetch_max(asked, Relaxed);
         }
-        for crowd in self.crowds_of(state) {
-            crowd.fade(state, seen.now);
-            add(&crowd.customers, part - before);
-            add(&crowd.weights, weight * (part - before_weight));
-            crowd.state.store(state, Relaxed);
+        for customer_count in self.counts_of(state) {
+            customer_count.fade(state, seen.now);
+            add(&customer_count.customers, part - before);
+            add(&customer_count.weights, weight * (part - before_weight));
+            customer_count.state.store(state, Relaxed);
         }
     }
 
@@ -319,9 +321,13 @@ impl Spending {
             self.here(spender, now)
         });
         heaviest.truncate(HEAVIEST);
-        let mut fullest = numbers(self.0.crowds.iter().map(|crowd| &crowd.state), |state| {
-            self.crowd(state, now).0
-        });
+        let mut fullest = numbers(
+            self.0
+                .customer_counts
+                .iter()
+                .map(|customer_count| &customer_count.state),
+            |state| self.customer_count(state, now).0,
+        );
         fullest.truncate(FULLEST);
         let mut report = String::new();
         // Writing to memory cannot fail.
@@ -329,7 +335,7 @@ impl Spending {
             let _ = write!(report, " {spender:x}={units:.0}");
         }
         for (customers, state) in fullest {
-            let weights = self.crowd(state, now).1;
+            let weights = self.customer_count(state, now).1;
             let _ = write!(report, " {state:x}~{customers:.2}~{weights:.2}");
         }
         report
@@ -338,7 +344,7 @@ impl Spending {
     /// Takes the reports of all other processes, as one text. What was heard before is forgotten.
     pub fn hear(&self, reports: &str) {
         let mut units: HashMap<u64, f64, RandomState> = HashMap::default();
-        let mut crowds: HashMap<u64, (f64, f64), RandomState> = HashMap::default();
+        let mut customer_counts: HashMap<u64, (f64, f64), RandomState> = HashMap::default();
         let mut entries = 0_u32;
         for entry in reports.split_whitespace() {
             // The rest of a line, and what another version writes, is no entry.
@@ -348,16 +354,16 @@ impl Spending {
             {
                 *units.entry(spender).or_default() += spent as f64;
                 entries += 1;
-            } else if let Some((state, crowd)) = entry.split_once('~')
-                && let Some((customers, weights)) = crowd.split_once('~')
+            } else if let Some((state, customer_count)) = entry.split_once('~')
+                && let Some((customers, weights)) = customer_count.split_once('~')
                 && let (Ok(state), Ok(customers), Ok(weights)) = (
                     u64::from_str_radix(state, 16),
                     amount(customers),
                     amount(weights),
                 )
             {
-                let crowd = crowds.entry(state).or_default();
-                *crowd = (crowd.0 + customers, crowd.1 + weights);
+                let customer_count = customer_counts.entry(state).or_default();
+                *customer_count = (customer_count.0 + customers, customer_count.1 + weights);
             }
         }
         let at = self.0.clock.now_us();
@@ -371,7 +377,7 @@ impl Spending {
         };
         self.0.others.store(Some(Arc::new(Heard {
             units,
-            crowds,
+            customer_counts,
             apart,
             at,
         })));
@@ -394,12 +400,12 @@ impl Spending {
     }
 
     /// Returns how many customers of a state ask in this process, and their weights.
-    fn crowd(&self, state: u64, now: u64) -> (f64, f64) {
+    fn customer_count(&self, state: u64, now: u64) -> (f64, f64) {
         let mut least = (f64::INFINITY, f64::INFINITY);
-        for crowd in self.crowds_of(state) {
-            crowd.fade(state, now);
-            let [customers, weights] =
-                [&crowd.customers, &crowd.weights].map(|word| f64::from_bits(word.load(Relaxed)));
+        for customer_count in self.counts_of(state) {
+            customer_count.fade(state, now);
+            let [customers, weights] = [&customer_count.customers, &customer_count.weights]
+                .map(|word| f64::from_bits(word.load(Relaxed)));
             least = (least.0.min(customers), least.1.min(weights));
         }
         least
@@ -410,8 +416,8 @@ impl Spending {
         array::from_fn(|row| &self.0.cells[row * COLUMNS + column(spender, row, COLUMNS)])
     }
 
-    fn crowds_of(&self, state: u64) -> [&Crowd; ROWS] {
-        array::from_fn(|row| &self.0.crowds[row * CROWDS + column(state, row, CROWDS)])
+    fn counts_of(&self, state: u64) -> [&CustomerCount; ROWS] {
+        array::from_fn(|row| &self.0.customer_counts[row * COUNTS + column(state, row, COUNTS)])
     }
 
     /// Returns the time in microseconds, in whole parts of the time in which what was spent fades:
@@ -428,7 +434,7 @@ impl Cell {
     }
 }
 
-impl Crowd {
+impl CustomerCount {
     /// Lets the numbers fade, which is not worth it after a short time.
     fn fade(&self, state: u64, now: u64) {
         let (at, fades_us) = (self.at.load(Relaxed), fades_us(state));

@@ -31,7 +31,7 @@ use super::{
     dialer::{Address, Opened, Stream},
     pool::LentConnection,
 };
-use crate::protocol::{self, ErrorClass, ReplyBound, ReplyScanner, Told};
+use crate::protocol::{self, ErrorClass, ReplyBound, ReplyScanner, StreamError};
 use tollgate_core::{Error, ErrorKind};
 
 /// A live connection. A connection that a pool lent stays lent as long as this is held.
@@ -39,11 +39,11 @@ use tollgate_core::{Error, ErrorKind};
 pub(crate) struct Connection {
     multiplexed: MultiplexedConnection,
     number: u64,
-    about: Arc<About>,
+    info: Arc<ConnectionInfo>,
 }
 
 /// The constant properties of a connection.
-struct About {
+struct ConnectionInfo {
     wire: Arc<Wire>,
     /// Ends the connection when the last clone is dropped.
     _driver: Option<Driver>,
@@ -59,7 +59,7 @@ struct About {
 /// The number of bytes of a connection that the system had taken at one moment, if it is
 /// known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark(Option<u64>);
+pub(crate) struct SentBytes(Option<u64>);
 
 /// The longest time of an answer with which a server counts as near.
 const NEAR: Duration = Duration::from_millis(10);
@@ -88,7 +88,7 @@ impl Connection {
         let answer = redis::cmd("PING").query_async(&mut multiplexed).await;
         accepted(answer).map_err(|error| protocol::connecting(server, may_want_tls, &error))?;
         wire.answered();
-        let about = About {
+        let info = ConnectionInfo {
             wire,
             _driver: driver,
             _renewal: renewal,
@@ -99,35 +99,35 @@ impl Connection {
         Ok(Self {
             multiplexed,
             number,
-            about: Arc::new(about),
+            info: Arc::new(info),
         })
     }
 
     /// Returns whether the connection belongs to a pool.
     pub(crate) fn is_lent(&self) -> bool {
-        self.about.lent.is_some()
+        self.info.lent.is_some()
     }
 
     pub(super) fn lent(&self) -> Option<&LentConnection> {
-        self.about.lent.as_ref()
+        self.info.lent.as_ref()
     }
 
     pub(super) fn master(&self) -> Option<&Address> {
-        self.about.master.as_ref()
+        self.info.master.as_ref()
     }
 
     pub(super) fn wire(&self) -> &Arc<Wire> {
-        &self.about.wire
+        &self.info.wire
     }
 
     /// Returns the time of the first answer.
     pub(crate) fn round_trip(&self) -> Duration {
-        self.about.round_trip
+        self.info.round_trip
     }
 
     /// Returns whether the server answers so soon that a check has time for a `PING` before it.
     pub(super) fn is_near(&self) -> bool {
-        self.about.round_trip <= NEAR
+        self.info.round_trip <= NEAR
     }
 
     /// Returns whether the connection is of no use any more. A call that is begun now would not be
@@ -136,7 +136,7 @@ impl Connection {
     /// The end of a connection of another owner shows only when something is sent. After a rest,
     /// that is a `PING` whose answer is not waited for: it leaves together with the call behind it.
     pub(super) fn is_over(&self) -> bool {
-        let wire = &self.about.wire;
+        let wire = &self.info.wire;
         if wire.is_at_rest() && self.refuses_a_ping() {
             wire.give_up();
         }
@@ -145,13 +145,13 @@ impl Connection {
 
     /// Returns whether the stream has ended. Always `false` for a connection of another owner.
     pub(crate) fn has_ended(&self) -> bool {
-        self.about.wire.has_ended()
+        self.info.wire.has_ended()
     }
 
-    /// Lets small writes gather until the server has noticed those before, or lets each leave at
-    /// once.
-    pub(crate) fn gather(&self, gathers: bool) {
-        self.about.wire.gather(gathers);
+    /// Switches Nagle's algorithm on or off: small writes wait until the server has acknowledged those
+    /// before, or each leaves at once.
+    pub(crate) fn set_nagle(&self, is_nagling: bool) {
+        self.info.wire.set_nagle(is_nagling);
     }
 
     fn refuses_a_ping(&self) -> bool {
@@ -170,28 +170,28 @@ impl Connection {
         accepted(answer).map_err(|error| protocol::error(&error))
     }
 
-    /// Returns a mark for [`has_sent_nothing_since`](Self::has_sent_nothing_since).
-    pub(crate) fn mark(&self) -> Mark {
-        Mark(self.about.wire.written())
+    /// Returns what was sent by now, for [`has_sent_nothing_since`](Self::has_sent_nothing_since).
+    pub(crate) fn sent_bytes(&self) -> SentBytes {
+        SentBytes(self.info.wire.written())
     }
 
-    /// Returns whether no byte has left since the mark, and none will. Then no call that was begun
-    /// after the mark was sent.
-    pub(crate) fn has_sent_nothing_since(&self, mark: Mark) -> bool {
-        let wire = &self.about.wire;
-        wire.has_ended() && mark.0.is_some() && wire.written() == mark.0
+    /// Returns whether no byte has left since then, and none will. Then no call that was begun later
+    /// was sent.
+    pub(crate) fn has_sent_nothing_since(&self, sent_bytes: SentBytes) -> bool {
+        let wire = &self.info.wire;
+        wire.has_ended() && sent_bytes.0.is_some() && wire.written() == sent_bytes.0
     }
 
     /// Sends one command.
     pub(crate) async fn query(&self, command: &Cmd) -> RedisResult<Value> {
-        self.about.wire.asks(1);
+        self.info.wire.asks(1);
         self.answer(command.query_async(&mut self.multiplexed.clone()))
             .await
     }
 
     /// Writes all commands at once. Each has its own answer.
     pub(crate) async fn query_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        self.about.wire.asks(commands.len() as u64);
+        self.info.wire.asks(commands.len() as u64);
         // A call on the heap: by itself it takes some 4 kB in the future of every caller, also of
         // those that send one command.
         self.answer(
@@ -204,7 +204,7 @@ impl Connection {
 
     /// Waits for an answer, for as long as the connection is driven.
     async fn answer<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
-        match self.about.wire.answer(answer).await {
+        match self.info.wire.answer(answer).await {
             Some(answer) => self.note(answer),
             None => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
         }
@@ -214,7 +214,7 @@ impl Connection {
     fn note<T>(&self, answer: RedisResult<T>) -> RedisResult<T> {
         let is_broken = |error| ErrorClass::of(error) == ErrorClass::BrokenConnection;
         if !answer.as_ref().is_err_and(is_broken) {
-            self.about.wire.answered();
+            self.info.wire.answered();
         }
         answer
     }
@@ -261,7 +261,7 @@ pub(super) struct Wire {
     began: Instant,
     is_silent: AtomicBool,
     /// Is true while small writes gather until the server has noticed those before.
-    gathers: AtomicBool,
+    is_nagling: AtomicBool,
     /// The stream has ended: nothing more leaves on it.
     has_ended: AtomicBool,
     /// The connection is of no use any more: its stream has ended, or the server stays silent on
@@ -295,7 +295,7 @@ impl Wire {
             answered_us: AtomicU64::new(0),
             began: Instant::now(),
             is_silent: AtomicBool::new(false),
-            gathers: AtomicBool::new(false),
+            is_nagling: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             over: Notify::new(),
@@ -353,11 +353,10 @@ impl Wire {
         self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// Lets small writes gather until the server has noticed those before, or lets each leave at
-    /// once, from the next one on.
-    pub(super) fn gather(&self, gathers: bool) {
-        if self.gathers.load(Ordering::Relaxed) != gathers {
-            self.gathers.store(gathers, Ordering::Relaxed);
+    /// Switches Nagle's algorithm on or off, from the next write on.
+    pub(super) fn set_nagle(&self, is_nagling: bool) {
+        if self.is_nagling.load(Ordering::Relaxed) != is_nagling {
+            self.is_nagling.store(is_nagling, Ordering::Relaxed);
         }
     }
 
@@ -423,7 +422,7 @@ pub(super) struct Watched<S> {
     /// The time of the last read, until something is written.
     read: Option<Instant>,
     /// Is true while the stream gathers small writes.
-    gathers: bool,
+    is_nagling: bool,
 }
 
 impl<S> Watched<S> {
@@ -432,7 +431,7 @@ impl<S> Watched<S> {
             stream,
             wire: Arc::clone(wire),
             read: None,
-            gathers: false,
+            is_nagling: false,
         }
     }
 }
@@ -481,10 +480,10 @@ impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
             self.wire.end();
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        let gathers = self.wire.gathers.load(Ordering::Relaxed);
-        if self.gathers != gathers {
-            self.gathers = gathers;
-            self.stream.gather(gathers);
+        let is_nagling = self.wire.is_nagling.load(Ordering::Relaxed);
+        if self.is_nagling != is_nagling {
+            self.is_nagling = is_nagling;
+            self.stream.set_nagle(is_nagling);
         }
         let taken = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
         match (&taken, &self.wire.written) {
@@ -512,9 +511,8 @@ pub(super) trait Socket {
     /// read yet.
     fn is_closed_by_peer(&self) -> bool;
 
-    /// Lets small writes gather until the peer has noticed those before (Nagle's algorithm), or
-    /// lets each leave at once.
-    fn gather(&self, _gathers: bool) {}
+    /// Switches Nagle's algorithm on or off: `TCP_NODELAY` is its opposite.
+    fn set_nagle(&self, _gathers: bool) {}
 }
 
 impl Socket for TcpStream {
@@ -523,8 +521,8 @@ impl Socket for TcpStream {
     }
 
     /// Only the speed depends on it, so an error is left aside.
-    fn gather(&self, gathers: bool) {
-        let _ = self.set_nodelay(!gathers);
+    fn set_nagle(&self, is_nagling: bool) {
+        let _ = self.set_nodelay(!is_nagling);
     }
 }
 
@@ -606,7 +604,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         self.replies += self.scanner.scan(&buffer.filled()[before..])?;
         if self.replies > self.wire.asked() + MOST_UNASKED {
-            return Poll::Ready(Err(Told::error(
+            return Poll::Ready(Err(StreamError::error(
                 ErrorKind::Protocol,
                 "redis sent answers that nobody asked for",
             )));

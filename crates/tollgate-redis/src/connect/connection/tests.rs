@@ -31,10 +31,10 @@ async fn small_writes_gather_from_the_next_one_on() {
     let wire = Wire::watched();
     let mut stream = Watched::new(near.expect("it listens"), &wire);
     stream.stream.set_nodelay(true).expect("a socket");
-    for gathers in [false, true, true, false] {
-        wire.gather(gathers);
+    for is_nagling in [false, true, true, false] {
+        wire.set_nagle(is_nagling);
         stream.write_all(b"PING").await.expect("there is room");
-        assert_eq!(stream.stream.nodelay().expect("a socket"), !gathers);
+        assert_eq!(stream.stream.nodelay().expect("a socket"), !is_nagling);
     }
 }
 

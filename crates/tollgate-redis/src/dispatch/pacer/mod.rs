@@ -10,7 +10,7 @@
 //! the *number* of checks that wait or are under way. Little's law connects them: a number is a
 //! rate multiplied by a time.
 //!
-//! **When may a batch leave?** A line whose least round trip is *T* holds *rate × T* keys. With
+//! **When may a batch leave?** A path whose minimum round-trip time is *T* holds *rate × T* keys. With
 //! fewer under way, the server has nothing to do at times. With more, keys wait at the server,
 //! where their checks can no longer share a batch or be given up. So the limit follows this
 //! product, and some keys more keep both ends busy. It is not computed from the rate alone, because
@@ -18,10 +18,10 @@
 //! keys that wait at the server lengthen the round trips, and the limit shrinks; while nothing
 //! waits there, it grows. All processes of a server see the same delay and give way alike.
 //!
-//! The least round trip may become longer, as with a new route. So it is measured again when most
+//! The minimum round-trip time may become longer, as with a new route. So it is measured again when most
 //! answers were late, while nothing of the process waits at the server. A process that measured it
-//! while others have much under way would take their delay for the line. For this reason all
-//! processes with a delay drain the line at the same times by the clock.
+//! while others have much under way would take their queueing delay for the path. For this reason all
+//! processes with a delay drain the path at the same times by the clock.
 //!
 //! **How much does it take?** A call has a fixed cost at both ends, most of it to wake the other
 //! one, so checks share calls. But the checks of one batch travel in step: while the server works
@@ -29,12 +29,12 @@
 //! counts for more:
 //!
 //! - Up to [`MOST_DIRECT`]: each caller sends its own check. A batch would add two wake-ups of the
-//!   worker, and save fewer calls. On a short line, the system holds small writes back until the
+//!   worker, and save fewer calls. On a short path, the system holds small writes back until the
 //!   server has answered those before (Nagle's algorithm). So each answer brings the server its
 //!   next checks, and it does not fall asleep in between.
-//! - Up to [`MOST_TOGETHER`] on a short line: a batch takes all that wait, and one for each end is
+//! - Up to [`MOST_TOGETHER`] on a short path: a batch takes all that wait, and one for each end is
 //!   under way.
-//! - More, or on a longer line: a batch takes a quarter, so that the client works on the answers to
+//! - More, or on a longer path: a batch takes a quarter, so that the client works on the answers to
 //!   one while the server works on the next.
 //!
 //! The number is the greatest of the last batches, so one pause does not change the way of sending.
@@ -43,9 +43,9 @@
 //! *n / rate*, and not before a round trip. The rate may fall meanwhile. When this is too much of its
 //! deadline, it fails at once: its caller would leave before the answer, and the server would work in
 //! vain. The rate is measured only while the server is the limit: checks wait in the queue all the
-//! time, and answers come late. At other times it is that of a few callers or of a long line, and
+//! time, and answers come late. At other times it is that of a few callers or of a long path, and
 //! would refuse checks in vain. It is remembered for a while, because one burst follows another. On a
-//! line that is longer than a sample, the callers come in waves, and it is forgotten between them. It
+//! path that is longer than a sample, the callers come in waves, and it is forgotten between them. It
 //! is also forgotten when the queue is empty while checks are refused: then it was that of a process
 //! whose callers leave no time for the answers. Fairness between keys is a question of its own, and
 //! the one rule that looks at a key: half of the wait is kept from those keys that fill the queue.
@@ -104,16 +104,16 @@ pub(super) struct Ticket {
 /// The most checks at a time that their callers send.
 const MOST_DIRECT: usize = 32;
 
-/// Callers send their checks again when no more than this were under way at a time. It is half of
-/// [`MOST_DIRECT`]: between the two, what is done goes on while something is under way, so a steady
-/// load does not change it again and again.
+/// Callers send their own checks again once at most so many were under way at a time. It is half of
+/// [`MOST_DIRECT`], and between the two the present mode stays (hysteresis): a steady load does not
+/// flip it.
 const FEW: usize = MOST_DIRECT / 2;
 
-/// The most checks at a time that are not divided on a short line. A call of a part would cost more
+/// The most checks at a time that are not divided on a short path. A call of a part would cost more
 /// than the time that it saves.
 const MOST_TOGETHER: usize = 64;
 
-/// The round trip below which a line is short: the work at its ends takes longer.
+/// The round trip below which a path is short: the work at its ends takes longer.
 const SHORT: Duration = Duration::from_micros(200);
 
 /// The parts into which more checks are divided.
@@ -132,9 +132,8 @@ const MAY_FALL: f64 = 1.25;
 /// The part of the longest wait that the checks of one key may fill.
 const MOST_OF_ONE_KEY: f64 = 0.5;
 
-/// The number of waiting checks of a key from which they count as a crowd. Fewer checks are always
-/// admitted.
-const CROWD: usize = 32;
+/// The number of waiting checks from which a key is hot. Fewer checks are always admitted.
+const HOT_KEY: usize = 32;
 
 impl Pacer {
     /// Creates the pacer of a server without a worker, which has to be started first.
@@ -187,8 +186,11 @@ impl Pacer {
     /// Notes that no check waits: the callers are the limit, and not the server. When the checks were
     /// few for a while, callers send them: with nothing under way, as many as callers may send.
     pub(super) fn rests(&mut self) {
-        let least = self.window.as_ref().map_or(Duration::ZERO, |it| it.least);
-        self.rate.rests(least);
+        let min_round_trip = self
+            .window
+            .as_ref()
+            .map_or(Duration::ZERO, |it| it.min_round_trip);
+        self.rate.rests(min_round_trip);
         let few = if self.batches == 0 { MOST_DIRECT } else { FEW };
         if self.peak <= few {
             // When callers queue again, many batches pass until this has fallen. So a load at the
@@ -216,7 +218,7 @@ impl Pacer {
         begins
     }
 
-    /// Notes that a check that its caller sent was answered, or given up. The line may have become
+    /// Notes that a check that its caller sent was answered, or given up. The path may have become
     /// longer then.
     pub(super) fn ends_direct(&mut self, is_answered: bool) {
         self.direct -= 1;
@@ -230,7 +232,7 @@ impl Pacer {
             .as_mut()
             .filter(|window| window.connection == connection)
         {
-            window.least = window.least.min(round_trip);
+            window.min_round_trip = window.min_round_trip.min(round_trip);
             self.is_prompt |= round_trip < SHORT;
         }
     }
@@ -276,7 +278,7 @@ impl Pacer {
         if let Some(window) = self
             .window
             .as_mut()
-            // The answer of an old connection says nothing of this line.
+            // The answer of an old connection says nothing of this path.
             .filter(|window| window.connection == ticket.connection)
         {
             let round_trip = now.saturating_duration_since(ticket.sent);
@@ -284,7 +286,8 @@ impl Pacer {
             // nothing would remain, and that would be the least from then on.
             let round_trip = round_trip - self.lag.min(round_trip / 2);
             let is_late = window.is_late(round_trip);
-            self.rate.answered(now, ticket, window.least, is_late);
+            self.rate
+                .answered(now, ticket, window.min_round_trip, is_late);
             window.answered(now, ticket, round_trip, self.rate.keys);
         }
     }
@@ -317,13 +320,13 @@ impl Pacer {
     fn is_short(&self) -> bool {
         self.window
             .as_ref()
-            .is_some_and(|window| window.least < SHORT)
+            .is_some_and(|window| window.min_round_trip < SHORT)
     }
 
-    /// Returns the connection, if its line is so short that the work at its ends takes longer, and
+    /// Returns the connection, if its path is so short that the work at its ends takes longer, and
     /// no caller has given up since. Checks that their callers send then share a write while the
     /// server has not noticed those before.
-    pub(super) fn short_line(&self) -> Option<u64> {
+    pub(super) fn short_path(&self) -> Option<u64> {
         let window = self
             .window
             .as_ref()
@@ -334,7 +337,7 @@ impl Pacer {
 
 /// When a check is refused.
 impl Pacer {
-    /// Admits a check that can be answered within its timeout. `crowd` is how many of the waiting
+    /// Admits a check that can be answered within its timeout. `of_key` is how many of the waiting
     /// checks have its key.
     ///
     /// # Errors
@@ -344,9 +347,9 @@ impl Pacer {
         &mut self,
         timeout: Duration,
         waiting: usize,
-        crowd: usize,
+        of_key: usize,
     ) -> Result<(), Duration> {
-        if waiting < CROWD {
+        if waiting < HOT_KEY {
             return Ok(());
         }
         let most = timeout.as_secs_f64() * MOST_OF_DEADLINE;
@@ -359,8 +362,8 @@ impl Pacer {
         let wait = MAY_FALL * ahead / self.rate.checks / 1_000.0;
         // The count is of all keys whose hashes share a place. A quarter of the queue is not there
         // by chance.
-        let is_of_a_crowd = crowd >= CROWD.max(waiting / 4);
-        if wait > most || (wait > most * MOST_OF_ONE_KEY && is_of_a_crowd) {
+        let is_hot = of_key >= HOT_KEY.max(waiting / 4);
+        if wait > most || (wait > most * MOST_OF_ONE_KEY && is_hot) {
             self.rate.refuses();
             return Err(Duration::from_secs_f64(wait.max(round_trip)));
         }
@@ -369,9 +372,9 @@ impl Pacer {
 
     /// Returns the time until the answer to a batch that leaves now.
     pub(super) fn round_trip(&self) -> Duration {
-        self.window
-            .as_ref()
-            .map_or(Duration::ZERO, |window| window.least + window.patience())
+        self.window.as_ref().map_or(Duration::ZERO, |window| {
+            window.min_round_trip + window.target_delay()
+        })
     }
 }
 

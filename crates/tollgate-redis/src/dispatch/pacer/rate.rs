@@ -9,10 +9,10 @@ use super::{Ticket, millis};
 /// Measures how many keys and checks the server answers in a millisecond.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerRate {
-    /// The greatest of the last samples: what the line has carried.
+    /// The maximum of the last samples: what the path to the server has carried.
     pub(super) keys: f64,
-    /// One of the greater of the last samples in which the server was the limit, because a server
-    /// that stands still for a moment is not slow.
+    /// A high percentile of the last samples in which the server was the limit: a server that pauses
+    /// for a moment is not slow.
     pub(super) checks: f64,
     last: [Sample; SAMPLES],
     next: usize,
@@ -22,7 +22,7 @@ pub(super) struct AnswerRate {
     /// The end of the last sample in which the server was the limit.
     limited: Instant,
     /// Checks waited all the time, and all answers came late. So the server is the limit, and not
-    /// its callers or the line.
+    /// its callers or the network.
     is_busy: bool,
     /// Checks were refused by the rate since the last answer.
     has_refused: bool,
@@ -36,16 +36,17 @@ struct Sample {
     checks: f64,
 }
 
-/// The keys that the fastest server decides in a millisecond, with some room. It counts until there
-/// are samples.
+/// The keys that the fastest server decides in a millisecond, with some room. This is the rate before
+/// the first sample.
 pub(super) const FASTEST: f64 = 640.0;
 
 pub(super) const SAMPLES: usize = 8;
 
-/// The rate of checks is the third greatest of the samples: the two before it may be lucky moments.
-pub(super) const GREATER: usize = 2;
+/// The rank of the rate of checks among the samples: the third greatest of eight, which is the 70th
+/// percentile. The two above it may be outliers.
+pub(super) const RATE_RANK: usize = 2;
 
-/// The shortest sample, on a line that is no longer.
+/// The length of a sample. Where a round trip takes longer, a sample is as long as that.
 const SAMPLE: Duration = Duration::from_millis(5);
 
 /// The time after which a rate is forgotten. The server may have become faster.
@@ -74,7 +75,7 @@ impl AnswerRate {
         &mut self,
         now: Instant,
         ticket: Ticket,
-        least: Duration,
+        min_round_trip: Duration,
         is_late: bool,
     ) {
         // One answer in time shows that the server had nothing else to do.
@@ -85,7 +86,7 @@ impl AnswerRate {
         let took = now.saturating_duration_since(self.began);
         // The answers come in waves, one in a round trip. A shorter sample would hold a whole wave
         // or none.
-        if took < least.max(SAMPLE) {
+        if took < min_round_trip.max(SAMPLE) {
             return;
         }
         let (keys, checks) = (
@@ -115,8 +116,8 @@ impl AnswerRate {
         sorted.sort_unstable_by(|a, b| b.total_cmp(a));
         // Until the server was the limit in three samples, it has no rate that could refuse a
         // check.
-        self.checks = if sorted[GREATER] > 0.0 {
-            sorted[GREATER]
+        self.checks = if sorted[RATE_RANK] > 0.0 {
+            sorted[RATE_RANK]
         } else {
             FASTEST
         };
@@ -127,11 +128,11 @@ impl AnswerRate {
         self.has_refused = true;
     }
 
-    /// Notes that no check waits. `least` is the least round trip.
-    pub(super) fn rests(&mut self, least: Duration) {
+    /// Notes that no check waits. `min_round_trip` is the least round trip.
+    pub(super) fn rests(&mut self, min_round_trip: Duration) {
         self.is_busy = false;
         // See the theory: both would refuse checks by a rate that is not that of the server.
-        if least >= SAMPLE || self.has_refused {
+        if min_round_trip >= SAMPLE || self.has_refused {
             self.forget();
         }
     }

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    rate::{FASTEST, GREATER, REMEMBERED, SAMPLES},
+    rate::{FASTEST, RATE_RANK, REMEMBERED, SAMPLES},
     window::{DRAIN, PERIOD},
     *,
 };
@@ -113,33 +113,33 @@ fn four_full_batches_are_under_way_on_a_short_line_and_more_on_a_longer_one() {
 #[test]
 fn a_line_is_short_when_one_answer_was_soon() {
     let (mut pacer, began) = pacer(ms(1.0));
-    assert_eq!(pacer.short_line(), None);
+    assert_eq!(pacer.short_path(), None);
     pacer.measured(CONNECTION + 1, SHORT / 2);
     pacer.measured(CONNECTION, SHORT);
     assert_eq!(
-        pacer.short_line(),
+        pacer.short_path(),
         None,
         "of another connection, or just too late"
     );
     pacer.measured(CONNECTION, SHORT / 2);
     pacer.measured(CONNECTION, ms(5.0));
-    assert_eq!(pacer.short_line(), Some(CONNECTION));
+    assert_eq!(pacer.short_path(), Some(CONNECTION));
     pacer.rests();
     assert!(pacer.begins_direct() && pacer.begins_direct());
     pacer.ends_direct(true);
-    assert_eq!(pacer.short_line(), Some(CONNECTION));
+    assert_eq!(pacer.short_path(), Some(CONNECTION));
     pacer.ends_direct(false);
     assert_eq!(
-        pacer.short_line(),
+        pacer.short_path(),
         None,
         "a caller gave up: the line may have become longer"
     );
     pacer.measured(CONNECTION, ms(5.0));
-    assert_eq!(pacer.short_line(), None, "it has");
+    assert_eq!(pacer.short_path(), None, "it has");
     pacer.measured(CONNECTION, SHORT / 2);
-    assert_eq!(pacer.short_line(), Some(CONNECTION));
+    assert_eq!(pacer.short_path(), Some(CONNECTION));
     pacer.connected(CONNECTION + 1, began, || PERIOD, ms(1.0));
-    assert_eq!(pacer.short_line(), None, "another line");
+    assert_eq!(pacer.short_path(), None, "another line");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_line_that_became_longer_is_measured_after_a_period_of_late_answers() {
         answer(&mut pacer, at, ms(40.0));
         at += ms(41.0);
     }
-    assert_eq!(window(&pacer).least, ms(40.0));
+    assert_eq!(window(&pacer).min_round_trip, ms(40.0));
     // As many batches as the window allows leave in each round trip.
     for _ in 0..10 {
         let mut tickets = Vec::new();
@@ -276,9 +276,9 @@ fn a_measurement_holds_batches_back_until_the_line_is_drained_and_no_longer() {
     assert!(may_leave(&pacer, began + DRAIN, 3, 192));
     // A batch from before says nothing about the drained line.
     answer(&mut pacer, began + ms(1.0), DRAIN + ms(40.0));
-    assert_eq!(window(&pacer).least, ms(1.0));
+    assert_eq!(window(&pacer).min_round_trip, ms(1.0));
     answer(&mut pacer, began + DRAIN, ms(42.0));
-    assert_eq!(window(&pacer).least, ms(42.0));
+    assert_eq!(window(&pacer).min_round_trip, ms(42.0));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn another_connection_is_measured_anew_and_answers_on_the_old_one_say_nothing_ab
     pacer.answered(began + ms(0.5), old);
     assert_eq!(
         (
-            window(&pacer).least,
+            window(&pacer).min_round_trip,
             pacer.batches,
             pacer.keys,
             pacer.checks
@@ -297,7 +297,11 @@ fn another_connection_is_measured_anew_and_answers_on_the_old_one_say_nothing_ab
         (ms(5.0), 0, 0, 0)
     );
     pacer.connected(CONNECTION + 1, began, || Duration::ZERO, ms(1.0));
-    assert_eq!(window(&pacer).least, ms(5.0), "it is the same connection");
+    assert_eq!(
+        window(&pacer).min_round_trip,
+        ms(5.0),
+        "it is the same connection"
+    );
 }
 
 #[test]
@@ -318,8 +322,8 @@ fn a_check_is_admitted_if_its_answer_comes_in_time_and_a_crowd_fills_half_of_the
     // Each check takes 0.1 ms, or an eighth if the rate falls, and 40 of 50 ms may pass.
     pacer.rate.checks = 10.0;
     assert_eq!(pacer.round_trip(), ms(1.0));
-    let admits = |pacer: &mut Pacer, timeout, waiting, crowd| {
-        pacer.admits(ms(timeout), waiting, crowd).is_ok()
+    let admits = |pacer: &mut Pacer, timeout, waiting, of_key| {
+        pacer.admits(ms(timeout), waiting, of_key).is_ok()
     };
     assert_eq!(
         [319, 320, 321].map(|waiting| admits(&mut pacer, 50.0, waiting, 0)),
@@ -365,7 +369,7 @@ fn the_wait_follows_the_speed_of_the_server_and_a_stall_is_not_slowness() {
         assert!((measured - rate).abs() < 1e-9, "{measured}, not {rate}");
     };
     // The first sample may have begun before checks waited.
-    (0..GREATER + 1).for_each(|_| answers(&mut pacer, 5.0));
+    (0..RATE_RANK + 1).for_each(|_| answers(&mut pacer, 5.0));
     is(&pacer, FASTEST);
     // 100 checks in 5 ms, but for one stall.
     answers(&mut pacer, 5.0);
@@ -529,7 +533,7 @@ fn callers_that_wait_for_the_line_and_not_for_the_server_are_not_refused() {
 #[test]
 fn on_a_longer_line_the_rate_is_forgotten_between_two_waves() {
     let (mut pacer, mut at) = pacer(ms(5.0));
-    for _ in 0..GREATER + 2 {
+    for _ in 0..RATE_RANK + 2 {
         let ticket = pacer.sent(at, 1, 100);
         at += ms(15.0);
         pacer.answered(at, ticket);

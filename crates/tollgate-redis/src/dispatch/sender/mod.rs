@@ -150,12 +150,12 @@ impl Sender {
         request: &CheckRequest,
         connection: Connection,
     ) -> Awaited<CheckResult> {
-        let is_short = waiting.pacer.short_line() == Some(connection.number());
+        let is_short = waiting.pacer.short_path() == Some(connection.number());
         let by_body = !waiting
             .scripts
             .know(connection.number(), &request.script().sha);
         drop(waiting);
-        connection.gather(is_short);
+        connection.set_nagle(is_short);
         let turn = DirectTurn {
             queue: Arc::clone(&self.queue),
             connection: connection.number(),
@@ -220,10 +220,10 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
     let Some(deadline) = request.deadline() else {
         return Ok(());
     };
-    let (count, crowd) = (waiting.len(), waiting.crowd(request.key_hash()));
+    let (count, of_key) = (waiting.len(), waiting.waiting_of_key(request.key_hash()));
     waiting
         .pacer
-        .admits(deadline.timeout(), count, crowd)
+        .admits(deadline.timeout(), count, of_key)
         .map_err(overloaded)
 }
 
