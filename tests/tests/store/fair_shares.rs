@@ -165,8 +165,14 @@ async fn an_outage_shares_what_this_process_has() {
 #[tokio::test(start_paused = true)]
 async fn what_waits_or_is_reserved_counts_for_its_customer() {
     let queue = Policy::leaky_bucket("service", Quota::per_second(100));
-    for (policy, waits) in [(&SERVICE, true), (&queue, true), (&SERVICE, false)] {
-        let limiter = fair(policy.clone(), &Clock::tokio());
+    let (clock, away) = (Clock::tokio(), FaultyStore::default());
+    away.fail();
+    for (limiter, waits) in [
+        (fair(SERVICE, &clock), true),
+        (fair(queue, &clock), true),
+        (fair(SERVICE, &clock), false),
+        (on(away, SERVICE, &clock), false),
+    ] {
         // All at one instant: in a queue, each would wait for its turn.
         for _ in 0..40 {
             if waits {

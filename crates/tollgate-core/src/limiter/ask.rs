@@ -4,9 +4,9 @@
 
 use std::{borrow::Cow, future::IntoFuture, sync::Arc, time::Duration};
 
-use super::{Limiter, LimiterInner, wait};
+use super::{Limiter, LimiterInner, Unasked, is_for_store, wait};
 use crate::{
-    Cost, Costs, Decision, Error, Key, PolicySet,
+    Cost, Costs, Decision, Error, Key, MemoryStore, PolicySet,
     model::{KeyState, charge::ChargeRef},
     store::{Check, CheckFuture, StoreFuture},
 };
@@ -361,7 +361,10 @@ impl<'a> CheckBuilder<'a> {
             Ok(charge) => limiter
                 .inner
                 .check(&limiter.policies, &key, charge.borrow(), tag),
-            Err(error) => return limiter.inner.refuse(&limiter.policies, error),
+            Err(error) => {
+                let check = Check::new(&limiter.policies, &key, Cost::ONE);
+                return limiter.inner.answer_at_once(check, Unasked::Invalid(error));
+            }
         };
         match is_queued {
             true => wait::queued(limiter, key, check),
@@ -533,36 +536,21 @@ impl LimiterInner {
         key: &Key,
         charge: ChargeRef<'_>,
     ) -> StoreFuture<KeyState> {
-        if policies.is_blocked() {
-            return StoreFuture::ready(Ok(KeyState::new(Decision::blocked(policies, charge))));
+        let check = Check::of(policies, key, charge);
+        if let Err(unasked) = is_for_store(check) {
+            return StoreFuture::ready(unasked.answer(check).map(KeyState::new));
         }
-        if let Err(error) = policies.admits(charge).and_then(|()| policies.reaches(key)) {
-            return StoreFuture::ready(Err(error));
-        }
-        let check = Check {
-            deadline: self.deadline(),
-            ..Check::of(policies, key, charge)
-        };
-        self.ask(check, self.store.look(check), Self::looked)
-    }
-
-    /// Passes on what the store saw, and answers for a store that failed.
-    fn looked(
-        &self,
-        check: Check<'_>,
-        outcome: Result<Decision, Error>,
-    ) -> Result<KeyState, Error> {
-        let look = match outcome {
-            Ok(look) => {
-                if let (Some(deadline), false) = (check.deadline, look.is_in_process()) {
-                    self.fallback.answered(deadline.start());
+        let deadline = self.deadline();
+        let check = Check { deadline, ..check };
+        self.ask(check, self.store.look(check), |inner, check, outcome| {
+            let look = match outcome {
+                Err(error) if !inner.is_in_process => {
+                    inner.fallback.decide(check, error, MemoryStore::look_now)
                 }
-                look
-            }
-            Err(error) if self.is_in_process => return Err(error),
-            Err(error) => self.fallback.look(check, error)?,
-        };
-        Ok(KeyState::new(look))
+                outcome => outcome.inspect(|look| inner.fallback.heard(check, look)),
+            };
+            look.map(KeyState::new)
+        })
     }
 }
 

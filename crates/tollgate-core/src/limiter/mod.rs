@@ -36,7 +36,7 @@ use std::{sync::Arc, time::Duration};
 #[doc(inline)]
 pub use crate::model::{Entry, IntoPolicySet, KeyState, PolicyState};
 use crate::{
-    Cost, Decision, Error, Key, PolicySet, Store,
+    Cost, Decision, Error, Key, MemoryStore, PolicySet, Store,
     limiter::{
         builder::WAITING_DEADLINE, fair_shares::FairShares, outage::Fallback, unsettled::Unsettled,
         wait::queue::WaitQueues,
@@ -328,32 +328,18 @@ impl LimiterInner {
         tag: &[u8],
         left: Duration,
     ) -> CheckFuture {
-        if tag.len() > TAG_BYTES {
-            return self.refuse(
-                policies,
-                Error::config(format!(
-                    "tag must be at most {TAG_BYTES} bytes, got {}",
-                    tag.len()
-                )),
-            );
-        }
-        if policies.is_blocked() {
-            return StoreFuture::ready(Ok(self.block(policies, key, charge)));
-        }
-        if let Err(error) = policies.admits(charge).and_then(|()| policies.reaches(key)) {
-            return self.refuse(policies, error);
-        }
         let check = Check::of(policies, key, charge).with_tag(tag);
+        if let Err(unasked) = is_for_store(check) {
+            return self.answer_at_once(check, unasked);
+        }
         if self.is_in_process {
             if charge.each.is_none() && !self.fallback.counts() {
                 // Returned as it is: a copy would take a fifth of the time of the decision.
                 return self.store.check(check);
             }
             let answer = self.store.check(check);
-            self.fallback
-                .answered_in_process(policies, key, answer.as_ready());
-            if let (Some(_), Some(Ok(decision))) = (charge.each, answer.as_ready()) {
-                self.count_share(check, decision);
+            if let Some(answer) = answer.as_ready() {
+                self.answered(check, answer);
             }
             return answer;
         }
@@ -375,46 +361,63 @@ impl LimiterInner {
         let answer = self.store.check(check);
         if let Some(Ok(decision)) = answer.as_ready() {
             // Returned as it is: see above.
-            self.fallback.decided(decision, check);
-            self.count_share(check, decision);
+            self.answered(check, Ok(decision));
             return answer;
         }
-        self.ask(check, answer, Self::checked)
+        self.ask(check, answer, |inner, check, outcome| {
+            inner.answer(check, outcome, MemoryStore::decide)
+        })
     }
 
-    /// Denies a check because a policy blocks, without the store.
+    /// Answers a check without the store. The answer counts for no customer's share.
     #[cold]
-    fn block(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> Decision {
-        let decision = Decision::blocked(policies, charge);
-        self.fallback
-            .answered_in_process(policies, key, Some(Ok(&decision)));
-        decision
+    fn answer_at_once(&self, check: Check<'_>, unasked: Unasked) -> CheckFuture {
+        let answer = unasked.answer(check);
+        self.fallback.answered(check, answer.as_ref());
+        StoreFuture::ready(answer)
     }
 
-    /// Answers a check that is not valid, without the store.
-    #[cold]
-    fn refuse(&self, policies: &PolicySet, error: Error) -> CheckFuture {
-        self.fallback.refused(policies, &error);
-        StoreFuture::ready(Err(error))
+    /// Returns the answer to a check: what the store decided, or what the fallback does where the
+    /// store failed, in an outage by its share with `by_share`.
+    fn answer(
+        &self,
+        check: Check<'_>,
+        outcome: Result<Decision, Error>,
+        by_share: impl FnOnce(&MemoryStore, Check<'_>) -> Decision,
+    ) -> Result<Decision, Error> {
+        let answer = match outcome {
+            Err(error) if !self.is_in_process => self.fallback.decide(check, error, by_share),
+            outcome => outcome,
+        };
+        self.answered(check, answer.as_ref());
+        answer
     }
 
-    /// Waits until the deadline for what a store answers to a check, and lets `settle` return it,
-    /// or answer for a store that failed. The future keeps the check.
+    /// Notes the answer to a check that the store was asked. Each passes here once, but where nobody
+    /// counts. A peek is no check.
+    #[inline]
+    fn answered(&self, check: Check<'_>, answer: Result<&Decision, &Error>) {
+        self.fallback.answered(check, answer);
+        if let Ok(decision) = answer {
+            self.count_share(check, decision);
+        }
+    }
+
+    /// Waits until the deadline for what a store answers to a check, and lets `end` make the answer of
+    /// it.
     fn ask<R: Send + 'static>(
         self: &Arc<Self>,
         check: Check<'_>,
         answer: CheckFuture,
-        settle: impl FnOnce(&Self, Check<'_>, Result<Decision, Error>) -> Result<R, Error>
-        + Send
-        + 'static,
+        end: impl FnOnce(&Self, Check<'_>, Result<Decision, Error>) -> Result<R, Error> + Send + 'static,
     ) -> StoreFuture<R> {
         match answer.into_pending(check) {
-            Ok(outcome) => StoreFuture::ready(settle(self, check, outcome)),
+            Ok(outcome) => StoreFuture::ready(end(self, check, outcome)),
             Err((answer, kept)) => {
                 let inner = Arc::clone(self);
                 StoreFuture::pending(async move {
                     let outcome = answer_to(&kept, answer).await;
-                    settle(&inner, kept.check(), outcome)
+                    end(&inner, kept.check(), outcome)
                 })
             }
         }
@@ -439,23 +442,44 @@ impl LimiterInner {
     }
 }
 
-impl LimiterInner {
-    fn checked(
-        &self,
-        check: Check<'_>,
-        outcome: Result<Decision, Error>,
-    ) -> Result<Decision, Error> {
-        match outcome {
-            Ok(decision) => {
-                self.fallback.decided(&decision, check);
-                self.count_share(check, &decision);
-                Ok(decision)
-            }
-            Err(error) => {
-                let decision = self.fallback.answer(check, error)?;
-                self.count_share(check, &decision);
-                Ok(decision)
-            }
+/// Says why a store is not asked.
+enum Unasked {
+    /// A policy blocks.
+    Blocked,
+    /// The check is not valid.
+    Invalid(Error),
+}
+
+impl Unasked {
+    /// Returns the answer to the check.
+    fn answer(self, check: Check<'_>) -> Result<Decision, Error> {
+        match self {
+            Self::Blocked => Ok(Decision::blocked(check.policies, check.charge())),
+            Self::Invalid(error) => Err(error),
         }
     }
+}
+
+/// Returns whether the store decides a check.
+#[inline]
+fn is_for_store(check: Check<'_>) -> Result<(), Unasked> {
+    let Check { policies, tag, .. } = check;
+    if tag.len() > TAG_BYTES {
+        return Err(Unasked::Invalid(long_tag(tag)));
+    }
+    if policies.is_blocked() {
+        return Err(Unasked::Blocked);
+    }
+    let admits = policies.admits(check.charge());
+    admits
+        .and_then(|()| policies.reaches(check.key))
+        .map_err(Unasked::Invalid)
+}
+
+#[cold]
+fn long_tag(tag: &[u8]) -> Error {
+    let length = tag.len();
+    Error::config(format!(
+        "tag must be at most {TAG_BYTES} bytes, got {length}"
+    ))
 }

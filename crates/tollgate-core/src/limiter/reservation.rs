@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{Limiter, LimiterInner, unsettled, wait};
 use crate::{
     Cost, Costs, Decision, Denied, Error, Key, Policy,
+    clock::micros,
     model::charge::Charge,
     store::{Check, ReservationId, Settlement, StoreFuture},
 };
@@ -248,11 +249,11 @@ impl IntoFuture for ReserveBuilder {
     fn into_future(self) -> StoreFuture<Reservation> {
         let policies = self.limiter.policies();
         if policies.is_blocked() {
-            let decision = self.estimate.estimate(policies);
-            let decision = decision.map(|charge| {
-                self.limiter
-                    .inner
-                    .block(policies, &self.key, charge.borrow())
+            let decision = self.estimate.estimate(policies).map(|charge| {
+                let decision = Decision::blocked(policies, charge.borrow());
+                let check = Check::of(policies, &self.key, charge.borrow());
+                self.limiter.inner.fallback.answered(check, Ok(&decision));
+                decision
             });
             let id = self.id.unwrap_or_else(ReservationId::random);
             let held = decision.map(|decision| {
@@ -272,7 +273,8 @@ impl IntoFuture for ReserveBuilder {
         let charge = match charge {
             Ok(charge) => charge,
             Err(error) => {
-                limiter.inner.fallback.refused(limiter.policies(), &error);
+                let check = Check::new(limiter.policies(), &key, Cost::ONE);
+                limiter.inner.fallback.answered(check, Err(&error));
                 return StoreFuture::ready(Err(error));
             }
         };
@@ -283,7 +285,9 @@ impl IntoFuture for ReserveBuilder {
         };
         let answer = inner.store.reserve(check, &id, time_to_live);
         inner.ask(check, answer, move |inner, check, outcome| {
-            let decision = inner.reserved(outcome, check, &id, time_to_live)?;
+            let decision = inner.answer(check, outcome, |store, check| {
+                store.reserve_now(check, &id, micros(time_to_live))
+            })?;
             let key = check.key.clone();
             Ok(Reservation::new(limiter, key, id, decision, time_to_live))
         })
@@ -291,32 +295,6 @@ impl IntoFuture for ReserveBuilder {
 }
 
 impl LimiterInner {
-    /// Counts the outcome of the store, and answers for a store that failed.
-    fn reserved(
-        &self,
-        outcome: Result<Decision, Error>,
-        check: Check<'_>,
-        id: &ReservationId,
-        time_to_live: Duration,
-    ) -> Result<Decision, Error> {
-        match outcome {
-            _ if self.is_in_process => {
-                self.fallback.answered_in_process(
-                    check.policies,
-                    check.key,
-                    Some(outcome.as_ref()),
-                );
-                outcome.inspect(|decision| self.count_share(check, decision))
-            }
-            Ok(decision) => {
-                self.fallback.decided(&decision, check);
-                self.count_share(check, &decision);
-                Ok(decision)
-            }
-            Err(error) => self.fallback.reserve(check, id, time_to_live, error),
-        }
-    }
-
     /// Settles a reservation that the store holds until `lapses`. A commit that does not reach the
     /// store is repeated in the background.
     async fn commit(

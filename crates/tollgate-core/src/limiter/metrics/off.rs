@@ -12,8 +12,6 @@ pub(crate) struct LimiterMetrics(());
 impl LimiterMetrics {
     pub(crate) const IS_ON: bool = false;
 
-    pub(crate) fn record_in_process(&self, _: &str, _: &Decision) {}
-
     pub(crate) fn record_decision(&self, _: &str, _: &Decision, _: Option<Deadline>) {}
 
     pub(crate) fn record_error(&self, _: &str, _: &PolicySet, _: &Error) {}

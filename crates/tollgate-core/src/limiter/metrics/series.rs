@@ -119,17 +119,9 @@ struct KindCounters(Box<[OnceLock<Counter>]>);
 impl LimiterMetrics {
     pub(crate) const IS_ON: bool = true;
 
-    /// Counts a decision of a store in the process.
-    #[inline]
-    pub(crate) fn record_in_process(&self, name: &str, decision: &Decision) {
-        if decision.cost() > Cost::ZERO {
-            self.checks(name, decision.policies())
-                .record(name, decision);
-        }
-    }
-
     /// Counts a decision, and measures the time since `deadline` was set. A peek is not counted,
-    /// and a decision without a call of the store is not measured.
+    /// and a decision without a call of the store is not measured. A store in the process has no
+    /// deadline.
     pub(crate) fn record_decision(
         &self,
         name: &str,
@@ -139,11 +131,13 @@ impl LimiterMetrics {
         if decision.cost() == Cost::ZERO {
             return;
         }
-        self.record_in_process(name, decision);
+        self.checks(name, decision.policies())
+            .record(name, decision);
+        let Some(deadline) = deadline else {
+            return;
+        };
         let remote = self.remote(name);
-        if let Some(deadline) = deadline
-            && !decision.is_in_process()
-        {
+        if !decision.is_in_process() {
             remote.duration.record(runtime::now() - deadline.start());
         }
         if let Some(kind) = decision.degraded() {

@@ -16,7 +16,7 @@ use std::{
 
 use super::{LocalShare, Outage, Replicas};
 use crate::{
-    Cost, Decision, Error, ErrorKind, Key, MemoryStore, PolicySet, Store,
+    Cost, Decision, Error, ErrorKind, MemoryStore, Store,
     clock::{Clock, micros},
     limiter::{
         LimiterInner,
@@ -97,50 +97,41 @@ impl Fallback {
         LimiterMetrics::IS_ON || self.watch.is_some()
     }
 
-    /// Counts the answer of a store in the process.
+    /// Notes the answer to a check: counts it, shows it to the watch, and logs the end of an outage.
     #[inline]
-    pub(crate) fn answered_in_process(
-        &self,
-        policies: &PolicySet,
-        key: &Key,
-        answer: Option<Result<&Decision, &Error>>,
-    ) {
-        if let (Some(watch), Some(Ok(decision))) = (&self.watch, answer) {
-            watch.decided(&self.name, key, decision);
-        }
+    pub(crate) fn answered(&self, check: Check<'_>, answer: Result<&Decision, &Error>) {
         match answer {
-            Some(Ok(decision)) => self.metrics.record_in_process(&self.name, decision),
-            Some(Err(error)) => self.metrics.record_error(&self.name, policies, error),
-            None => {}
-        }
-    }
-
-    /// Counts a check that was refused before the store was called.
-    pub(crate) fn refused(&self, policies: &PolicySet, error: &Error) {
-        self.metrics.record_error(&self.name, policies, error);
-    }
-
-    /// Records a decision of the store, and logs the end of an outage. `check` is the check that
-    /// was decided.
-    ///
-    /// A remembered denial and leased units are no sign of the store.
-    #[inline]
-    pub(crate) fn decided(&self, decision: &Decision, check: Check<'_>) {
-        let is_away = self.outage_phase.is_away() || self.overload_phase.is_away();
-        let may_end = is_away && !decision.is_in_process();
-        if may_end || self.counts() {
-            self.watch(check, decision);
-            self.metrics
-                .record_decision(&self.name, decision, check.deadline);
-            if may_end {
-                self.decided_while_away(start(check));
+            Ok(decision) => {
+                if self.counts() {
+                    if let Some(watch) = &self.watch {
+                        watch.decided(&self.name, check.key, decision);
+                    }
+                    self.metrics
+                        .record_decision(&self.name, decision, check.deadline);
+                }
+                self.heard(check, decision);
             }
+            Err(error) => self.metrics.record_error(&self.name, check.policies, error),
         }
     }
 
-    fn watch(&self, check: Check<'_>, decision: &Decision) {
-        if let Some(watch) = &self.watch {
-            watch.decided(&self.name, check.key, decision);
+    /// Notes that a decision came, which may be the end of an outage. What was decided in the
+    /// process, and without a deadline, is no sign of the store.
+    #[inline]
+    pub(crate) fn heard(&self, check: Check<'_>, decision: &Decision) {
+        if let Some(deadline) = check.deadline
+            && !decision.is_in_process()
+            && decision.degraded().is_none()
+        {
+            self.heard_since(deadline.start());
+        }
+    }
+
+    /// Notes that the store answered a call that began at `start`.
+    #[inline]
+    pub(crate) fn heard_since(&self, start: Instant) {
+        if self.outage_phase.is_away() || self.overload_phase.is_away() {
+            self.decided_while_away(start);
         }
     }
 
@@ -167,32 +158,6 @@ impl Fallback {
                 "the rate limit store decides all checks again"
             );
         }
-    }
-
-    /// Answers for the store, which failed with `error`.
-    pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        self.answer_by(check, error, |local| local.ask(check, MemoryStore::decide))
-    }
-
-    /// Returns what a check would decide, after the store failed with `error`. No look is counted.
-    pub(crate) fn look(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        self.decide(check, error, |local| {
-            local.ask(check, MemoryStore::look_now)
-        })
-    }
-
-    /// Reserves for the store, which failed with `error`.
-    pub(crate) fn reserve(
-        &self,
-        check: Check<'_>,
-        id: &ReservationId,
-        time_to_live: Duration,
-        error: Error,
-    ) -> Result<Decision, Error> {
-        let reserve = |store: &MemoryStore, check: Check<'_>| {
-            store.reserve_now(check, id, micros(time_to_live))
-        };
-        self.answer_by(check, error, |local| local.ask(check, reserve))
     }
 
     /// Settles a reservation that this process made in an outage. `None` when the process makes
@@ -227,29 +192,13 @@ impl Fallback {
         self.metrics.record_commit(&self.name, settlement.copied());
     }
 
-    fn answer_by(
+    /// Answers for the store, which failed with `error`: by its share with `by_share`, by admission,
+    /// or with the error.
+    pub(crate) fn decide(
         &self,
         check: Check<'_>,
         error: Error,
-        local: impl FnOnce(&LocalShare) -> Decision,
-    ) -> Result<Decision, Error> {
-        let answer = self.decide(check, error, local);
-        match &answer {
-            Ok(decision) => {
-                self.metrics
-                    .record_decision(&self.name, decision, check.deadline);
-                self.watch(check, decision);
-            }
-            Err(error) => self.metrics.record_error(&self.name, check.policies, error),
-        }
-        answer
-    }
-
-    fn decide(
-        &self,
-        check: Check<'_>,
-        error: Error,
-        by_share: impl FnOnce(&LocalShare) -> Decision,
+        by_share: impl FnOnce(&MemoryStore, Check<'_>) -> Decision,
     ) -> Result<Decision, Error> {
         let kind = error.kind();
         let is_of_caller = matches!(
@@ -273,7 +222,7 @@ impl Fallback {
         });
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
-            (Outage::Local { .. }, Some(local)) => Ok(by_share(local).degraded_by(kind)),
+            (Outage::Local { .. }, Some(local)) => Ok(local.ask(check, by_share).degraded_by(kind)),
             _ => Ok(Decision::open(check.policies, check.charge(), kind)),
         }
     }
@@ -352,13 +301,6 @@ impl Fallback {
             (_, local) => Ok(local.as_ref().map(|local| local.replicas().get())),
         }
     }
-
-    /// Records an answer of the store to another call than a check. The call began at `start`.
-    pub(crate) fn answered(&self, start: Instant) {
-        if self.outage_phase.is_away() || self.overload_phase.is_away() {
-            self.decided_while_away(start);
-        }
-    }
 }
 
 /// Asks the store until the outage is over, or the limiter is gone.
@@ -380,10 +322,6 @@ where
             return;
         }
     }
-}
-
-fn start(check: Check<'_>) -> Instant {
-    start_of(check.deadline)
 }
 
 fn start_of(deadline: Option<Deadline>) -> Instant {

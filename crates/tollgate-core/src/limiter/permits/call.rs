@@ -29,7 +29,7 @@ impl PoolRef {
         match answer_by(Some(deadline), self.send(call, Some(deadline))).await {
             Ok(grant) => {
                 std::mem::forget(unanswered);
-                self.shared.limiter.fallback.answered(deadline.start());
+                self.shared.limiter.fallback.heard_since(deadline.start());
                 self.end(&mut self.lock(), call, &grant)
             }
             Err(error) => Err(error),

@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, Policy, PolicySet,
     clock::micros,
-    limiter::metrics::WaitingGauge,
+    limiter::{is_for_store, metrics::WaitingGauge},
     model::{Ceiling, charge::Charge},
     runtime,
     store::{Check, CheckFuture, Deadline, answer_by},
@@ -37,11 +37,9 @@ pub(super) async fn check_or_wait(
     runtime::current()?;
     let policies = limiter.policies();
     let charge = limiter.rank(&key, &costs, costs.charge(policies)?)?;
-    if policies.is_blocked() {
-        return limiter
-            .inner
-            .check(policies, &key, charge.borrow(), &tag)
-            .await;
+    let check = Check::of(policies, &key, charge.borrow()).with_tag(&tag);
+    if let Err(unasked) = is_for_store(check) {
+        return limiter.inner.answer_at_once(check, unasked).await;
     }
     let deadline = Instant::now().checked_add(max_wait);
     let waiter = Waiter {
