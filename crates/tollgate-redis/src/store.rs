@@ -138,8 +138,8 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        if let Some(blocked) = check.blocked() {
-            return StoreFuture::ready(Ok(blocked));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         self.0.presence.serve(&self.0, check.policies.is_leased());
         let backend = self.backend();
@@ -165,8 +165,8 @@ impl Store for RedisStore {
     }
 
     fn look(&self, check: Check<'_>) -> CheckFuture {
-        if let Some(blocked) = check.blocked() {
-            return StoreFuture::ready(Ok(blocked));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         let (backend, is_leased) = (self.backend(), check.policies.is_leased());
         // A peek of leased policies reports what was spent of their units.
@@ -216,8 +216,8 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        if check.policies.is_blocked() {
-            return StoreFuture::ready(Ok(()));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         let mut spent_us = decision
             .map(DecisionParts::at_us)
@@ -392,8 +392,8 @@ impl Store for RedisStore {
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        if let Some(blocked) = check.blocked() {
-            return StoreFuture::ready(Ok(blocked));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         if let Some(refusal) = self
             .backend()
@@ -420,8 +420,8 @@ impl Store for RedisStore {
     }
 
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        if check.policies.is_blocked() {
-            return StoreFuture::ready(Ok(Settlement::Lapsed));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
             return StoreFuture::ready(Err(refusal));

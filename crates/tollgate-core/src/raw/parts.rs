@@ -24,10 +24,6 @@ pub trait CheckParts<'a>: Sized {
     /// Returns the number of a commit: that of the limiter, which may send it again, or a random one.
     fn number(&self) -> u64;
 
-    /// Returns the denial of a check under a policy that blocks. A store asks this first: it may be called
-    /// without a limiter.
-    fn blocked(&self) -> Option<Decision>;
-
     /// Returns the same check with another charge.
     fn with_charge(self, charge: &'a Charge) -> Self;
 
@@ -44,11 +40,6 @@ impl<'a> CheckParts<'a> for Check<'a> {
     #[inline]
     fn number(&self) -> u64 {
         Check::number(self)
-    }
-
-    #[inline]
-    fn blocked(&self) -> Option<Decision> {
-        Check::blocked(self)
     }
 
     #[inline]

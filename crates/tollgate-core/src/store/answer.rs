@@ -10,7 +10,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::check::{Check, KeptCheck};
+use super::{
+    check::{Check, KeptCheck},
+    reservation::Settlement,
+};
 use crate::{Decision, Error};
 
 /// Resolves to the decision of a check. [`Limiter::check`](crate::Limiter::check) returns it.
@@ -108,6 +111,36 @@ impl<T> StoreFuture<T> {
         Self(FutureState::Pending(Box::pin(answer), Some(check.into())))
     }
 
+    /// Returns the answer to a call over policies of which one [blocks](crate::Quota::is_blocked): a
+    /// check is denied, nothing is refunded, and no reservation is held. `None` for all other policies.
+    ///
+    /// A [`Limiter`](crate::Limiter) asks no store then. A store that may be called without one asks
+    /// here first, because no algorithm has a state of such a policy.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Key, Policy, PolicySet, Quota, store::{Check, CheckFuture}};
+    ///
+    /// let key = Key::new("acme");
+    /// let answer = |amount| {
+    ///     let policies = PolicySet::from(Policy::token_bucket("api", Quota::per_second(amount)));
+    ///     CheckFuture::if_blocked(Check::new(&policies, &key, Cost::ONE))
+    /// };
+    /// let blocked = answer(0).expect("an amount of 0 blocks");
+    /// assert!(matches!(blocked.as_ready(), Some(Ok(decision)) if decision.is_denied()));
+    /// assert!(answer(10).is_none());
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn if_blocked(check: Check<'_>) -> Option<Self>
+    where
+        T: OfBlocked,
+    {
+        check
+            .policies
+            .is_blocked()
+            .then(|| Self::ready(Ok(T::of_blocked(check))))
+    }
+
     /// Returns a reference to the answer if it is there.
     ///
     /// ```
@@ -158,6 +191,31 @@ impl<T> StoreFuture<T> {
             FutureState::Taken => panic!("{USED}"),
         }
     }
+}
+
+/// The answer to a call over a policy that [blocks](crate::Quota::is_blocked): see
+/// [`StoreFuture::if_blocked`].
+pub trait OfBlocked {
+    /// Returns the answer to a call with this check.
+    fn of_blocked(check: Check<'_>) -> Self;
+}
+
+impl OfBlocked for Decision {
+    #[cold]
+    fn of_blocked(check: Check<'_>) -> Self {
+        Self::blocked(check.policies, check.charge())
+    }
+}
+
+impl OfBlocked for Settlement {
+    fn of_blocked(_: Check<'_>) -> Self {
+        Self::Lapsed
+    }
+}
+
+/// Nothing is refunded.
+impl OfBlocked for () {
+    fn of_blocked(_: Check<'_>) {}
 }
 
 impl<T> Future for StoreFuture<T>

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 
 use super::deadline::{Alarm, Deadline};
 use crate::{
-    Cost, Decision, Key, PolicySet,
+    Cost, Key, PolicySet,
     model::{
         Ceiling,
         charge::{Charge, ChargeRef, EachCost},
@@ -93,15 +93,6 @@ impl<'a> Check<'a> {
         self.charge()
             .number()
             .unwrap_or_else(|| fastrand::u64(1..MAX_EXACT))
-    }
-
-    /// Returns the denial of a check under a policy that blocks, for a store that is called without
-    /// a limiter.
-    #[inline]
-    pub(crate) fn blocked(&self) -> Option<Decision> {
-        self.policies
-            .is_blocked()
-            .then(|| Decision::blocked(self.policies, self.charge()))
     }
 
     /// Returns the same check with another charge.

@@ -26,7 +26,7 @@ pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
-pub use answer::{CheckFuture, StoreFuture};
+pub use answer::{CheckFuture, OfBlocked, StoreFuture};
 pub use check::{Check, KeptCheck};
 pub use deadline::Deadline;
 pub use memory::{MemoryStore, MemoryStoreBuilder};

@@ -149,8 +149,8 @@ impl<K: KeyValue> KeyValueStore<K> {
 
 impl<K: KeyValue> Store for KeyValueStore<K> {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        if let Some(blocked) = check.blocked() {
-            return StoreFuture::ready(Ok(blocked));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         let decide = |states: &mut ByteStates<'_, Values>, check: Check<'_>, now_us| {
             states.check(check, now_us)
@@ -171,8 +171,8 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     }
 
     fn look(&self, check: Check<'_>) -> CheckFuture {
-        if let Some(blocked) = check.blocked() {
-            return StoreFuture::ready(Ok(blocked));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         let look = |states: &mut ByteStates<'_, Values>, check: Check<'_>, now_us| {
             states.look(check, now_us)
@@ -181,10 +181,10 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        match check.policies.is_blocked() {
-            true => StoreFuture::ready(Ok(())),
-            false => self.refund_at(check, decision.map(DecisionParts::at_us), decision),
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
+        self.refund_at(check, decision.map(DecisionParts::at_us), decision)
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
@@ -228,8 +228,8 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        if let Some(blocked) = check.blocked() {
-            return StoreFuture::ready(Ok(blocked));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         let of = id.clone();
         let reserve = move |states: &mut ByteStates<'_, Values>, check: Check<'_>, now_us| {
@@ -256,8 +256,8 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     }
 
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        if check.policies.is_blocked() {
-            return StoreFuture::ready(Ok(Settlement::Lapsed));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         // One number for all attempts of the call.
         let (of, number) = (id.clone(), check.number());

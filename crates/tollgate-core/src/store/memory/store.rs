@@ -253,35 +253,39 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        if let Some(blocked) = check.blocked() {
-            return StoreFuture::ready(Ok(blocked));
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
         StoreFuture::decided(self.decide(check))
     }
 
     fn look(&self, check: Check<'_>) -> CheckFuture {
-        StoreFuture::ready(Ok(check.blocked().unwrap_or_else(|| self.look_now(check))))
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
+        }
+        StoreFuture::decided(self.look_now(check))
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        if !check.policies.is_blocked() {
-            self.refund_at(check, decision.map(Decision::at_us), decision);
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
         }
-        StoreFuture::ready(Ok(()))
+        self.refund_at(check, decision.map(Decision::at_us), decision);
+        StoreFuture::decided(())
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        let decision = check
-            .blocked()
-            .unwrap_or_else(|| self.reserve_now(check, id, micros(time_to_live)));
-        StoreFuture::ready(Ok(decision))
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
+        }
+        StoreFuture::decided(self.reserve_now(check, id, micros(time_to_live)))
     }
 
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        StoreFuture::ready(Ok(match check.policies.is_blocked() {
-            true => Settlement::Lapsed,
-            false => self.commit_now(check, id, check.number()),
-        }))
+        if let Some(blocked) = StoreFuture::if_blocked(check) {
+            return blocked;
+        }
+        StoreFuture::decided(self.commit_now(check, id, check.number()))
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
