@@ -58,11 +58,8 @@ pub struct Counter {
 struct Counts {
     policies: Option<PolicySet>,
     /// The first count is for all policies that have no count of their own, which follow.
-    each: [Count; 1 + MAX_POLICIES],
+    each: [Count; 1 + PolicySet::MAX_POLICIES],
 }
-
-/// Limits the policies of a set.
-const MAX_POLICIES: usize = 8;
 
 /// A number, or nothing: the greatest number stands for nothing.
 struct Count(AtomicU64);
@@ -124,7 +121,7 @@ impl Meter {
     fn with_policies(policies: Option<PolicySet>) -> Self {
         let counts = Counts {
             policies,
-            each: [const { Count::new() }; 1 + MAX_POLICIES],
+            each: [const { Count::new() }; 1 + PolicySet::MAX_POLICIES],
         };
         Self(Counter {
             counts: Some(Arc::new(counts)),

@@ -60,8 +60,6 @@ mod on {
 
     const OTHER: &str = "other";
 
-    const MAX_POLICIES: usize = 8;
-
     type Series = Vec<PolicyCounters>;
 
     struct PolicyCounters {
@@ -125,7 +123,7 @@ mod on {
             describe();
             if self.is_other {
                 // As many as a set may have, because the sets differ.
-                return (0..MAX_POLICIES)
+                return (0..PolicySet::MAX_POLICIES)
                     .map(|_| PolicyCounters::new(OTHER, labels))
                     .collect();
             }

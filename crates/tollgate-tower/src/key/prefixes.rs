@@ -57,12 +57,9 @@ use tollgate_core::{Error, ErrorKind, Key};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefixes {
     levels: usize,
-    ipv6: [u8; MAX_LEVELS],
-    ipv4: [u8; MAX_LEVELS],
+    ipv6: [u8; Key::MAX_LEVELS],
+    ipv4: [u8; Key::MAX_LEVELS],
 }
-
-/// The greatest number of levels of a key.
-const MAX_LEVELS: usize = 4;
 
 const IPV6_BITS: u8 = 128;
 const IPV4_BITS: u8 = 32;
@@ -154,13 +151,13 @@ impl Prefixes {
     }
 
     const fn of_ipv6(bits: &[u8]) -> Option<Self> {
-        if bits.is_empty() || bits.len() > MAX_LEVELS {
+        if bits.is_empty() || bits.len() > Key::MAX_LEVELS {
             return None;
         }
         let mut prefixes = Self {
             levels: bits.len(),
-            ipv6: [0; MAX_LEVELS],
-            ipv4: [IPV4_BITS; MAX_LEVELS],
+            ipv6: [0; Key::MAX_LEVELS],
+            ipv4: [IPV4_BITS; Key::MAX_LEVELS],
         };
         let mut at = 0;
         while at < bits.len() {

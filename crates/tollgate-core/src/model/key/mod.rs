@@ -105,7 +105,10 @@ enum LongKey {
 const _: () = assert!(size_of::<Key>() <= 88);
 
 impl Key {
-    /// The most [branches](Self::with_branch) of a key.
+    /// The most levels of a key: see [`child`](Self::child).
+    pub const MAX_LEVELS: usize = MAX_LEVELS;
+
+    /// The most branches of a key: see [`with_branch`](Self::with_branch).
     pub const MAX_BRANCHES: usize = MAX_BRANCHES;
 
     /// A key without text, which no function returns.

@@ -79,9 +79,20 @@ const MAX_LEASED: usize = 4;
 
 impl PolicySet {
     /// The most policies of a set.
+    ///
+    /// ```
+    /// use tollgate::{Policy, PolicySet, Quota};
+    ///
+    /// let set = |count| {
+    ///     let names = (0..count).map(|at| format!("api-{at}"));
+    ///     PolicySet::try_new(names.map(|name| Policy::token_bucket(name, Quota::per_second(20))))
+    /// };
+    /// assert!(set(PolicySet::MAX_POLICIES).is_ok());
+    /// assert!(set(PolicySet::MAX_POLICIES + 1).is_err());
+    /// ```
     pub const MAX_POLICIES: usize = MAX_POLICIES;
 
-    /// The most [leased](Policy::leased) policies of a set.
+    /// The most policies of a set whose policies are [leased](Policy::leased).
     pub const MAX_LEASED: usize = MAX_LEASED;
 
     /// Creates a set of policies that are known only at run time.
