@@ -20,6 +20,7 @@ mod events;
 mod fair_shares;
 mod faults;
 mod forgetful_server;
+mod kept;
 mod key_values;
 mod late_refunds;
 mod leased_rules;
