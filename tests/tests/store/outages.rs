@@ -46,9 +46,9 @@ async fn each_kind_of_check_is_decided_by_the_share_of_this_replica() {
     let low = |units| all(units).with_priority(Priority::BACKGROUND);
     let each = |units| Costs::from([("fleet", 1), ("tokens", units)]);
     // The policies, the replicas, and the checks one after the other.
-    let rows: [(PolicySet, u32, Vec<(Key, Costs, &str)>); 7] = [
+    let rows = [
         (
-            [FLEET, tokens()].into(),
+            PolicySet::from([FLEET, tokens()]),
             10,
             vec![(one(), each(850), "ok 1/9 850/150")],
         ),
