@@ -154,7 +154,8 @@ impl Workspace {
         command
     }
 
-    fn exclude_tools(&self, command: &mut Command) {
+    /// Leaves out what only a full run of the tests needs.
+    pub(crate) fn exclude_tools(&self, command: &mut Command) {
         self.for_full_runs()
             .for_each(|other| _ = command.args(["--exclude", other]));
     }

@@ -1,7 +1,10 @@
 //! The table of `docs/features.md` has every feature that there is, and each example says which it
-//! needs.
+//! needs. How many crates they bring is bounded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -114,6 +117,32 @@ fn the_page_on_whether_to_use_it_counts_the_crates_that_cargo_counts() {
         said.abs_diff(counted) <= 3,
         "{said} on the page, {counted} counted"
     );
+}
+
+/// Returns how many crates `cargo tree` lists with these arguments.
+fn compiled(mut tree: Command, arguments: &[&str]) -> usize {
+    tree.args(["--prefix", "none"]).args(arguments);
+    let lines = output(&mut tree).expect("cargo tree works here");
+    // The version ends the second word. What follows says that a crate was listed before.
+    let crates = lines.lines().map(|line| line.split_whitespace().take(2));
+    crates.map(Vec::from_iter).collect::<BTreeSet<_>>().len()
+}
+
+#[test]
+fn the_two_commands_of_the_readme_compile_no_more_crates_than_they_did() {
+    let workspace = Workspace::load().expect("cargo metadata works here");
+    let quickstart = compiled(
+        workspace.cargo("tree"),
+        &["-p", "quickstart", "-e", "normal,build"],
+    );
+    let mut tests = workspace.cargo_workspace("tree");
+    workspace.exclude_tools(&mut tests);
+    let tests = compiled(tests, &["--all-features", "-e", "normal,build,dev"]);
+    // As `cargo tree` counts, which knows a few more than are compiled. A version of a dependency
+    // brings one or takes one away. What serves one test belongs to a package of full runs.
+    for (what, counted, most) in [("the quickstart", quickstart, 108), ("tests", tests, 350)] {
+        assert!(counted <= most, "{what}: {counted} crates, {most} before");
+    }
 }
 
 #[test]
