@@ -15,7 +15,7 @@ use tower_layer::Layer;
 use crate::{
     class::Class,
     limiter::AdaptiveLimiter,
-    shared::{Latency, Shared},
+    request::{Latency, LayerState},
     signal::Signal,
 };
 
@@ -24,14 +24,14 @@ use crate::{
 /// [`AdaptiveLayer::builder`](crate::AdaptiveLayer::builder) creates it.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct AdaptiveBuilder<R = Problem> {
-    pub(crate) shared: Shared<R>,
+    pub(crate) shared: LayerState<R>,
 }
 
 impl AdaptiveBuilder {
     pub(crate) fn new(limiter: AdaptiveLimiter) -> Self {
         let gate = GateOptions::new().retry_jitter(Duration::from_secs(1));
         Self {
-            shared: Shared {
+            shared: LayerState {
                 limiter,
                 class: None,
                 signal: None,
@@ -128,7 +128,7 @@ impl<R> AdaptiveBuilder<R> {
 
     /// Sets the [responder](tollgate_tower::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> AdaptiveBuilder<R2> {
-        let Shared {
+        let LayerState {
             limiter,
             class,
             signal,
@@ -136,7 +136,7 @@ impl<R> AdaptiveBuilder<R> {
             gate,
         } = self.shared;
         AdaptiveBuilder {
-            shared: Shared {
+            shared: LayerState {
                 limiter,
                 class,
                 signal,

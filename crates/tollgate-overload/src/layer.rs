@@ -1,5 +1,5 @@
 //! The layer: which step of `Gate` has which part in a request's life.
-//! What happens in each step is in `shared.rs`, the limit itself in `limiter.rs`.
+//! What happens in each step is in `request.rs`, the limit itself in `limiter.rs`.
 
 use std::{
     convert::Infallible,
@@ -21,7 +21,7 @@ use tower_service::Service;
 use crate::{
     builder::AdaptiveBuilder,
     limiter::AdaptiveLimiter,
-    shared::{AdaptiveBody, HeldSlot, Shared},
+    request::{AdaptiveBody, HeldSlot, LayerState},
 };
 
 /// Limits the requests in flight of a service, by its latency.
@@ -62,7 +62,7 @@ use crate::{
 ///
 /// [`builder`](Self::builder) offers the options. The [module](crate) has an example.
 pub struct AdaptiveLayer<R = Problem> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<LayerState<R>>,
 }
 
 impl AdaptiveLayer {

@@ -1,6 +1,6 @@
 //! The limiter: requests in flight are counted, admitted or shed by atomics that all threads share.
 //! Its builder is here too.
-//! A new limit is computed in `estimator.rs`. HTTP is known only in `layer.rs` and `shared.rs`.
+//! A new limit is computed in `estimator.rs`. HTTP is known only in `layer.rs` and `request.rs`.
 
 use std::{
     borrow::Cow,
@@ -61,10 +61,10 @@ use crate::{
 #[doc(alias = "overload")]
 #[derive(Clone)]
 pub struct AdaptiveLimiter {
-    shared: Arc<Shared>,
+    shared: Arc<LimiterState>,
 }
 
-struct Shared {
+struct LimiterState {
     in_flight: AtomicU32,
     limit: AtomicU32,
     /// The mean latency of the last window in microseconds. Zero before the first window.
@@ -192,7 +192,7 @@ impl AdaptiveLimiter {
     }
 }
 
-impl Shared {
+impl LimiterState {
     /// Returns the requests in flight up to which a class may add one. It is at least 1, so that a
     /// class without competition is never shut out.
     fn share(&self, limit: u32, class: Class) -> u32 {
@@ -222,7 +222,7 @@ impl AdaptiveLimiterBuilder {
             self.min_samples,
         );
         AdaptiveLimiter {
-            shared: Arc::new(Shared {
+            shared: Arc::new(LimiterState {
                 in_flight: AtomicU32::new(0),
                 limit: AtomicU32::new(estimator.limit()),
                 latency_us: AtomicU64::new(0),

@@ -25,7 +25,7 @@ const MAX_INSPECTED: u32 = 1024;
 
 /// Lists the keys and policies that outer layers have charged for a request.
 #[derive(Clone)]
-struct Charged(Vec<(Key, PolicySet)>);
+struct ChargedKeys(Vec<(Key, PolicySet)>);
 
 impl DoubleCountDetector {
     /// Logs an error, once, when an outer layer has charged one of these policies for the same key,
@@ -38,8 +38,8 @@ impl DoubleCountDetector {
         let inspected = self.inspected.fetch_add(1, Ordering::Relaxed);
         let mut charged = parts
             .extensions
-            .remove::<Charged>()
-            .unwrap_or(Charged(Vec::new()));
+            .remove::<ChargedKeys>()
+            .unwrap_or(ChargedKeys(Vec::new()));
         let shared_name = |is_same_key: bool| {
             charged.0.iter().find_map(|(other, outer)| {
                 let is_shared = |policy: &&Policy| {

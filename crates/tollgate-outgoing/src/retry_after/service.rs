@@ -28,9 +28,9 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
 
 /// Keeps requests back until the remote server accepts them again.
 #[derive(Clone)]
-pub struct Delay(Arc<Shared>);
+pub struct Delay(Arc<DelayState>);
 
-struct Shared {
+struct DelayState {
     settings: Settings,
     closed: Mutex<Option<Closed>>,
 }
@@ -44,7 +44,7 @@ struct Closed {
 
 impl Delay {
     pub(super) fn new(settings: Settings) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(DelayState {
             settings,
             closed: Mutex::new(None),
         }))

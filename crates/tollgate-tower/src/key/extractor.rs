@@ -176,7 +176,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        let refusal = Refusal::new(status, None);
+        let refusal = KeyErrorStatus::new(status, None);
         OrStatus {
             inner: self,
             refusal,
@@ -217,7 +217,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         let challenge = HeaderValue::from_static(challenge);
         OrStatus {
             inner: self,
-            refusal: Refusal::new(StatusCode::UNAUTHORIZED, Some(challenge)),
+            refusal: KeyErrorStatus::new(StatusCode::UNAUTHORIZED, Some(challenge)),
         }
     }
 }
@@ -298,7 +298,7 @@ impl<K: KeyExtractor> KeyExtractor for OrExempt<K> {
 #[derive(Clone, Debug)]
 pub struct OrStatus<K> {
     inner: K,
-    refusal: Arc<Refusal>,
+    refusal: Arc<KeyErrorStatus>,
 }
 
 impl<K: KeyExtractor> KeyExtractor for OrStatus<K> {
@@ -351,17 +351,17 @@ pub struct KeyError {
     kind: KeyErrorKind,
     message: Cow<'static, str>,
     /// `None` for the response of the kind.
-    refusal: Option<Arc<Refusal>>,
+    refusal: Option<Arc<KeyErrorStatus>>,
 }
 
 /// The status of the response to a request without a key, and its challenge.
 #[derive(Debug)]
-struct Refusal {
+struct KeyErrorStatus {
     status: StatusCode,
     challenge: Option<HeaderValue>,
 }
 
-impl Refusal {
+impl KeyErrorStatus {
     fn new(status: StatusCode, challenge: Option<HeaderValue>) -> Arc<Self> {
         assert!(
             status.is_client_error(),
@@ -433,13 +433,16 @@ impl KeyError {
     /// Panics if the status is not one of 400 to 499.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Self {
-        self.refusal = Some(Refusal::new(status, None));
+        self.refusal = Some(KeyErrorStatus::new(status, None));
         self
     }
 
     /// Sets the status to 401, with this challenge.
     pub(super) fn with_challenge(mut self, challenge: HeaderValue) -> Self {
-        self.refusal = Some(Refusal::new(StatusCode::UNAUTHORIZED, Some(challenge)));
+        self.refusal = Some(KeyErrorStatus::new(
+            StatusCode::UNAUTHORIZED,
+            Some(challenge),
+        ));
         self
     }
 

@@ -27,7 +27,7 @@ use crate::{
         joint::{self, JointCheck},
         limits::{Limit, LimitRef, Limits, Steps},
         options::{CostOf, NetworkOptions},
-        request::{Admission, Asked, RequestContext, Step, Verdict},
+        request::{Admission, Asked, RequestContext, Step, StepVerdict},
         request_limiter::RequestLimiter,
         reservation::ReserveOptions,
         source::{Selector, Target},
@@ -39,7 +39,11 @@ impl<B: 'static> Steps<'_, B> {
     /// Takes a request to its verdict, or to the first step that waits.
     // Inlined by force: key and decision are used where they are built, instead of being copied.
     #[inline(always)]
-    pub(super) fn begin(self, key: impl Fn(&Parts) -> Extraction, parts: &mut Parts) -> Verdict<B> {
+    pub(super) fn begin(
+        self,
+        key: impl Fn(&Parts) -> Extraction,
+        parts: &mut Parts,
+    ) -> StepVerdict<B> {
         match self.select(parts) {
             Continue(Target::Fixed(at)) => self.charge(LimitRef::Fixed(at), &key(parts), parts),
             Continue(Target::Lookup(at)) => self.look_up(at, key, parts),
@@ -52,7 +56,7 @@ impl<B: 'static> Steps<'_, B> {
     /// Selects what limits a request, or returns the verdict on a request that nothing limits.
     // Inlined by force, as `begin` is.
     #[inline(always)]
-    pub(super) fn select(self, parts: &mut Parts) -> ControlFlow<Verdict<B>, Target> {
+    pub(super) fn select(self, parts: &mut Parts) -> ControlFlow<StepVerdict<B>, Target> {
         if self.limits.gate.is_exempt(parts) {
             return Break(self.exempt(parts));
         }
@@ -75,7 +79,7 @@ impl<B: 'static> Steps<'_, B> {
         self,
         networks: &NetworkOptions,
         parts: &mut Parts,
-    ) -> ControlFlow<Verdict<B>> {
+    ) -> ControlFlow<StepVerdict<B>> {
         let address = match (networks.address)(parts) {
             Ok(address) => address,
             Err(error) => return Break(self.judge_without_key(&error, parts)),
@@ -99,7 +103,7 @@ impl<B: 'static> Steps<'_, B> {
     /// outer layer stay.
     // Not inlined: a request with a limiter would pay for the larger stack frame.
     #[inline(never)]
-    pub(super) fn exempt(self, parts: &mut Parts) -> Verdict<B> {
+    pub(super) fn exempt(self, parts: &mut Parts) -> StepVerdict<B> {
         let (options, extensions) = (&self.limits.options, &mut parts.extensions);
         if options.request_limiter.is_some() && extensions.get::<RequestLimiter>().is_none() {
             extensions.insert(RequestLimiter::WITHOUT_LIMIT);
@@ -108,7 +112,7 @@ impl<B: 'static> Steps<'_, B> {
         {
             extensions.insert(Meter::UNREAD);
         }
-        Verdict::Admit(Admission::EXEMPT)
+        StepVerdict::Admit(Admission::EXEMPT)
     }
 
     /// Looks up the limiter of a request, and checks it.
@@ -119,13 +123,13 @@ impl<B: 'static> Steps<'_, B> {
         at: usize,
         key: impl Fn(&Parts) -> Extraction,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         match self.limits.lookups[at]
             .limiter_for(parts)
             .map(LimiterFuture::into_ready)
         {
             Ok(Ok(limiter)) => self.charge_looked_up(limiter, &key(parts), parts),
-            Ok(Err(pending)) => Verdict::Wait(Step::LookUp(pending, Box::new(key(parts)))),
+            Ok(Err(pending)) => StepVerdict::Wait(Step::LookUp(pending, Box::new(key(parts)))),
             Err(error) => self.judge_without_key(&error, parts),
         }
     }
@@ -137,7 +141,7 @@ impl<B: 'static> Steps<'_, B> {
         limiter: Result<Limited, Error>,
         key: &Extraction,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         match limiter {
             Ok(Limited::By(limiter)) => self.charge(self.limits.limit(limiter), key, parts),
             Ok(Limited::Exempt) => self.exempt(parts),
@@ -151,7 +155,7 @@ impl<B: 'static> Steps<'_, B> {
     /// Lets several limits decide a request.
     // Not inlined: a request with a fixed limiter would pay for the larger stack frame.
     #[inline(never)]
-    fn decide(self, at: usize, parts: &mut Parts) -> Verdict<B> {
+    fn decide(self, at: usize, parts: &mut Parts) -> StepVerdict<B> {
         let (options, costs) = (&self.limits.options, self.limits.costs(parts));
         // The costs of policies, and an estimate for each of them, are not known here.
         let is_estimate = matches!(options.cost, Some(CostOf::Estimate(..)));
@@ -165,7 +169,7 @@ impl<B: 'static> Steps<'_, B> {
             .map(|decision| leave_queues(decision).into_ready())
         {
             Ok(Ok(result)) => self.judge_joint(result, parts),
-            Ok(Err(pending)) => Verdict::Wait(Step::Decide(pending)),
+            Ok(Err(pending)) => StepVerdict::Wait(Step::Decide(pending)),
             Err(error) => self.judge_without_key(&error, parts),
         }
     }
@@ -173,7 +177,12 @@ impl<B: 'static> Steps<'_, B> {
     /// Checks the limiter of a request at its cost.
     // Inlined by force, as `begin` is.
     #[inline(always)]
-    pub(super) fn charge(self, limit: LimitRef, key: &Extraction, parts: &mut Parts) -> Verdict<B> {
+    pub(super) fn charge(
+        self,
+        limit: LimitRef,
+        key: &Extraction,
+        parts: &mut Parts,
+    ) -> StepVerdict<B> {
         let (limits, options) = (self.limits, &self.limits.options);
         // Key and result are borrowed, not moved: they are larger than what is done with them.
         let key = match key {
@@ -213,7 +222,7 @@ impl<B: 'static> Steps<'_, B> {
             limit.check(key, cost, options.wait, context.is_shadow)
         };
         match check.as_ready() {
-            None => Verdict::Wait(Step::Check(check, context)),
+            None => StepVerdict::Wait(Step::Check(check, context)),
             Some(result) => self.judge(result, &mut context, parts),
         }
     }
@@ -227,7 +236,7 @@ impl<B: 'static> Steps<'_, B> {
         limit: LimitRef,
         key: &Key,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         let options = &self.limits.options;
         let mut context = self.context(limit, key, Asked::Each, parts);
         let limit = context.limit.get(&self.limits.fixed);
@@ -238,7 +247,7 @@ impl<B: 'static> Steps<'_, B> {
             limit.check(key, costs, options.wait, context.is_shadow)
         };
         match check.as_ready() {
-            None => Verdict::Wait(Step::Check(check, context)),
+            None => StepVerdict::Wait(Step::Check(check, context)),
             Some(result) => self.judge(result, &mut context, parts),
         }
     }
@@ -253,7 +262,7 @@ impl<B: 'static> Steps<'_, B> {
         limit: LimitRef,
         key: &Key,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         let mut context = self.context(limit, key, Asked::Estimate, parts);
         let limit = context.limit.get(&self.limits.fixed);
         let reservation = limit.reserve(
@@ -265,7 +274,7 @@ impl<B: 'static> Steps<'_, B> {
         );
         match reservation.into_ready() {
             Ok(result) => self.judge_reservation(result, &mut context, parts),
-            Err(pending) => Verdict::Wait(Step::Reserve(Box::new((pending, context)))),
+            Err(pending) => StepVerdict::Wait(Step::Reserve(Box::new((pending, context)))),
         }
     }
 
@@ -293,7 +302,7 @@ impl<B: 'static> Steps<'_, B> {
         step: &mut Step,
         parts: &mut Parts,
         cx: &mut Context<'_>,
-    ) -> Poll<Verdict<B>> {
+    ) -> Poll<StepVerdict<B>> {
         Poll::Ready(match step {
             Step::LookUp(limiter, key) => {
                 let limiter = ready!(Pin::new(limiter).poll(cx));

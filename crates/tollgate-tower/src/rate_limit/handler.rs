@@ -12,7 +12,7 @@ use crate::{
     rate_limit::{
         layer::{LayerState, RateLimitLayer},
         limits::{LimitRef, Limits, Steps},
-        request::{Admission, Asked, Verdict},
+        request::{Admission, Asked, StepVerdict},
         reservation::{MeteredReservation, ReserveOptions},
     },
     rejection::Respond,
@@ -223,9 +223,9 @@ impl<B: 'static> HandlerLimiter<B> {
                 .context(self.limit.clone(), &key.into(), Asked::Each, request);
         context.due = Due::One(result.as_ref().map_or(Cost::ONE, Decision::cost));
         match self.steps().judge(result.as_ref(), &mut context, request) {
-            Verdict::Admit(admission) => Ok(Admitted(admission)),
-            Verdict::Reject(response) => Err(Rejected::new(response)),
-            Verdict::Wait(_) => unreachable!("a result is never waited for"),
+            StepVerdict::Admit(admission) => Ok(Admitted(admission)),
+            StepVerdict::Reject(response) => Err(Rejected::new(response)),
+            StepVerdict::Wait(_) => unreachable!("a result is never waited for"),
         }
     }
 
@@ -252,18 +252,18 @@ impl<B: 'static> HandlerLimiter<B> {
     async fn take(
         &self,
         request: &mut Parts,
-        first: impl FnOnce(Steps<'_, B>, LimitRef, &mut Parts) -> Verdict<B>,
+        first: impl FnOnce(Steps<'_, B>, LimitRef, &mut Parts) -> StepVerdict<B>,
     ) -> Result<Admission, Rejected<B>> {
         let mut step = match first(self.steps(), self.limit.clone(), request) {
-            Verdict::Admit(admission) => return Ok(admission),
-            Verdict::Reject(response) => return Err(Rejected::new(response)),
-            Verdict::Wait(step) => step,
+            StepVerdict::Admit(admission) => return Ok(admission),
+            StepVerdict::Reject(response) => return Err(Rejected::new(response)),
+            StepVerdict::Wait(step) => step,
         };
         loop {
             match poll_fn(|cx| self.steps().poll_step(&mut step, request, cx)).await {
-                Verdict::Admit(admission) => return Ok(admission),
-                Verdict::Reject(response) => return Err(Rejected::new(response)),
-                Verdict::Wait(next) => step = next,
+                StepVerdict::Admit(admission) => return Ok(admission),
+                StepVerdict::Reject(response) => return Err(Rejected::new(response)),
+                StepVerdict::Wait(next) => step = next,
             }
         }
     }

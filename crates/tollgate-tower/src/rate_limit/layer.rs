@@ -16,7 +16,7 @@ use crate::{
     rate_limit::{
         builder::RateLimitBuilder,
         limits::{Limits, Steps},
-        request::{Admission, Step, Verdict},
+        request::{Admission, Step, StepVerdict},
         source::LimiterSource,
     },
     rejection::{Problem, Respond},
@@ -90,7 +90,7 @@ impl<K, R> LayerState<K, R> {
     // Inlined by force: the verdict is built where the service reads it, instead of being copied
     // there.
     #[inline(always)]
-    pub(super) fn begin<B>(&self, parts: &mut Parts) -> Verdict<B>
+    pub(super) fn begin<B>(&self, parts: &mut Parts) -> StepVerdict<B>
     where
         K: KeyExtractor,
         R: Respond<B>,
@@ -177,7 +177,7 @@ where
     // Inlined by force: the verdict is built where the service reads it, instead of being copied
     // there.
     #[inline(always)]
-    fn admit(&self, parts: &mut Parts) -> Verdict<ResBody> {
+    fn admit(&self, parts: &mut Parts) -> StepVerdict<ResBody> {
         self.state.begin(parts)
     }
 
@@ -186,7 +186,7 @@ where
         step: &mut Step,
         parts: &mut Parts,
         cx: &mut Context<'_>,
-    ) -> Poll<Verdict<ResBody>> {
+    ) -> Poll<StepVerdict<ResBody>> {
         self.state.steps().poll_step(step, parts, cx)
     }
 

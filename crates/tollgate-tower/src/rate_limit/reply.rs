@@ -19,7 +19,7 @@ use crate::{
         joint::{JointDecision, Part},
         limits::{LimitRef, Profile, Steps},
         options::RequestLimiterSource,
-        request::{Admission, Asked, Extras, RequestContext, Verdict},
+        request::{Admission, Asked, Extras, RequestContext, StepVerdict},
         request_limiter::{LimitedRequest, RequestLimiter},
         reservation::MeteredReservation,
     },
@@ -39,7 +39,7 @@ impl<B: 'static> Steps<'_, B> {
         result: Result<&Decision, &Error>,
         context: &mut RequestContext,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         let (limits, options) = (self.limits, &self.limits.options);
         let decision = match result {
             Ok(decision) => decision,
@@ -67,7 +67,7 @@ impl<B: 'static> Steps<'_, B> {
         );
         if decision.is_denied() && !is_shadow {
             let reason = Reason::of_denial(decision);
-            return Verdict::Reject(self.reject(
+            return StepVerdict::Reject(self.reject(
                 reason,
                 Some(profile),
                 &[],
@@ -92,12 +92,17 @@ impl<B: 'static> Steps<'_, B> {
             options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
         let extras = (is_charged || decisions.is_some())
             .then(|| self.extras(decision, is_charged, context, decisions));
-        Verdict::Admit(Admission::new(headers, extras))
+        StepVerdict::Admit(Admission::new(headers, extras))
     }
 
     /// Turns the error of a check into a verdict.
     #[cold]
-    fn judge_error(self, error: &Error, context: &RequestContext, parts: &mut Parts) -> Verdict<B> {
+    fn judge_error(
+        self,
+        error: &Error,
+        context: &RequestContext,
+        parts: &mut Parts,
+    ) -> StepVerdict<B> {
         let is_misconfigured = match error.kind() {
             ErrorKind::KeyLevels | ErrorKind::CrossSlot => true,
             ErrorKind::Config => context.asked != Asked::One,
@@ -132,9 +137,9 @@ impl<B: 'static> Steps<'_, B> {
         result: Result<Reservation, Error>,
         context: &mut RequestContext,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         let mut verdict = self.judge(result.as_ref().map(Reservation::decision), context, parts);
-        if let Verdict::Admit(admission) = &mut verdict {
+        if let StepVerdict::Admit(admission) = &mut verdict {
             let limiter = context.limit.get(&self.limits.fixed).limiter;
             let reservation = MeteredReservation::new(limiter, result.ok());
             parts.extensions.insert(reservation.meter().clone());
@@ -149,7 +154,7 @@ impl<B: 'static> Steps<'_, B> {
         self,
         result: Result<Option<JointDecision>, Error>,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         let (limits, options) = (self.limits, &self.limits.options);
         let joint = match result {
             Ok(Some(joint)) => joint,
@@ -215,7 +220,7 @@ impl<B: 'static> Steps<'_, B> {
                     (Reason::Blocked, None)
                 }
             };
-            return Verdict::Reject(self.reject(
+            return StepVerdict::Reject(self.reject(
                 reason,
                 profile.as_deref(),
                 &enforced,
@@ -252,11 +257,11 @@ impl<B: 'static> Steps<'_, B> {
             headers,
             reservation: None,
         };
-        Verdict::Admit(Admission::new(HeaderUpdate::EMPTY, Some(Box::new(extras))))
+        StepVerdict::Admit(Admission::new(HeaderUpdate::EMPTY, Some(Box::new(extras))))
     }
 
     #[cold]
-    pub(super) fn judge_without_key(self, error: &KeyError, parts: &mut Parts) -> Verdict<B> {
+    pub(super) fn judge_without_key(self, error: &KeyError, parts: &mut Parts) -> StepVerdict<B> {
         self.undecided(
             Reason::of_key_error(error),
             None,
@@ -273,7 +278,7 @@ impl<B: 'static> Steps<'_, B> {
         profile: Option<&Profile>,
         is_shadow: bool,
         parts: &mut Parts,
-    ) -> Verdict<B> {
+    ) -> StepVerdict<B> {
         if let Reason::Misconfigured(error) = reason {
             self.limits
                 .gate
@@ -284,7 +289,7 @@ impl<B: 'static> Steps<'_, B> {
             return self.exempt(parts);
         }
         let labels = LabelIndex::of(parts, &self.limits.gate.labels);
-        Verdict::Reject(self.reject(
+        StepVerdict::Reject(self.reject(
             reason,
             profile,
             &[],

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Says what happens to a request next.
-pub(crate) type Verdict<B> = gate::Verdict<Admission, Step, Response<B>>;
+pub(crate) type StepVerdict<B> = gate::Verdict<Admission, Step, Response<B>>;
 
 /// Says what a request waits for.
 #[allow(

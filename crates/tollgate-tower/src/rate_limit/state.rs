@@ -26,7 +26,7 @@ use crate::{
         joint::JointCheck,
         layer::{LayerState, RateLimitLayer},
         limits::Steps,
-        request::Verdict,
+        request::StepVerdict,
         source::Target,
     },
     rejection::{Reason, Respond},
@@ -317,10 +317,10 @@ fn unknown<B: 'static>(
 }
 
 /// Returns the response of a rejection. A request that is admitted without a check has no limits.
-fn rejected<B>(verdict: Verdict<B>) -> Result<(), Response<B>> {
+fn rejected<B>(verdict: StepVerdict<B>) -> Result<(), Response<B>> {
     match verdict {
-        Verdict::Reject(response) => Err(response),
-        Verdict::Admit(_) | Verdict::Wait(_) => Ok(()),
+        StepVerdict::Reject(response) => Err(response),
+        StepVerdict::Admit(_) | StepVerdict::Wait(_) => Ok(()),
     }
 }
 

@@ -119,7 +119,7 @@ pub use refusal::Refusal;
 pub struct LimitedSocket<S = WebSocket> {
     socket: S,
     limiter: RequestLimiter,
-    options: Options,
+    options: SocketOptions,
     state: SocketState,
     dropped: u64,
     /// A task that waits for the sink. It is woken when the socket closes, because the close frame
@@ -127,7 +127,7 @@ pub struct LimitedSocket<S = WebSocket> {
     sender: Option<Waker>,
 }
 
-struct Options {
+struct SocketOptions {
     cost: Option<CostOf>,
     control_cost: Cost,
     on_dropped: Option<Box<dyn FnMut(Message, Refusal) + Send>>,
@@ -149,7 +149,7 @@ enum SocketState {
 impl<S> LimitedSocket<S> {
     /// Charges one unit for each text or binary message of a socket.
     pub fn new(socket: S, limiter: RequestLimiter) -> Self {
-        let options = Options {
+        let options = SocketOptions {
             cost: None,
             control_cost: Cost::ZERO,
             on_dropped: None,

@@ -24,7 +24,7 @@ use crate::{
     rate_limit::{
         builder::RateLimitBuilder,
         layer::RateLimitLayer,
-        request::{Admission, Step, Verdict},
+        request::{Admission, Step, StepVerdict},
     },
     rejection::{Problem, Respond},
 };
@@ -192,7 +192,7 @@ where
     type Wait = Step;
     type Response = Response<GuardedBody<ResBody, MeteredReservation>>;
 
-    fn admit(&self, parts: &mut Parts) -> Verdict<ResBody> {
+    fn admit(&self, parts: &mut Parts) -> StepVerdict<ResBody> {
         self.layer.state.begin(parts)
     }
 
@@ -201,7 +201,7 @@ where
         step: &mut Step,
         parts: &mut Parts,
         cx: &mut Context<'_>,
-    ) -> Poll<Verdict<ResBody>> {
+    ) -> Poll<StepVerdict<ResBody>> {
         self.layer.state.steps().poll_step(step, parts, cx)
     }
 

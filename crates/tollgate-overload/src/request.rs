@@ -16,7 +16,7 @@ use tollgate_tower::{
 use crate::{class::Class, limiter::AdaptiveLimiter, signal::Signal, slot::Slot};
 
 /// Stores what all clones of a layer and all of its services share.
-pub(crate) struct Shared<R> {
+pub(crate) struct LayerState<R> {
     pub(crate) limiter: AdaptiveLimiter,
     pub(crate) class: Option<ClassOf>,
     pub(crate) signal: Option<SignalOf>,
@@ -58,10 +58,10 @@ pub type AdaptiveBody<B> = GuardedBody<B, Slot>;
 )]
 pub struct HeldSlot<R> {
     slot: Slot,
-    shared: Arc<Shared<R>>,
+    shared: Arc<LayerState<R>>,
 }
 
-impl<R> Shared<R> {
+impl<R> LayerState<R> {
     /// Takes a slot, unless the request is exempt.
     pub(crate) fn admit(self: &Arc<Self>, parts: &Parts) -> Result<Option<HeldSlot<R>>, Overload> {
         if self.gate.is_exempt(parts) {
