@@ -30,6 +30,9 @@ use crate::{
 /// A decision that denies a request, and what the layer keeps for its policies.
 pub(super) type Denial<'a> = (&'a Decision, Arc<Profile>);
 
+/// Lists the decisions of a request that several limits decide, without those in shadow mode.
+type Enforced<'a> = SmallVec<[Denial<'a>; 4]>;
+
 impl<B: 'static> Steps<'_, B> {
     /// Turns the result of a check into a verdict.
     // Inlined by force, as `begin` is.
@@ -77,17 +80,10 @@ impl<B: 'static> Steps<'_, B> {
             ));
         }
         self.expose_limiter(context, parts);
-        let headers = if is_shadow {
-            HeaderUpdate::EMPTY
-        } else {
-            profile
-                .headers
-                .update(decision, decision.states(), &details)
+        let headers = match is_shadow {
+            true => HeaderUpdate::EMPTY,
+            false => self.headers(profile, decision, &details, parts),
         };
-        // A layer that may give the units back raises the wait in the response, once it knows.
-        if headers.is_spent() && options.final_cost.is_none() {
-            OuterWait::store(decision, details.jitter, &mut parts.extensions);
-        }
         let is_charged =
             options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
         let extras = (is_charged || decisions.is_some())
@@ -196,7 +192,7 @@ impl<B: 'static> Steps<'_, B> {
             }
         }
         let details = limits.details(None);
-        let mut enforced: SmallVec<[Denial<'_>; 4]> = joint
+        let enforced: Enforced<'_> = joint
             .enforced()
             .map(|part| (&part.charged.decision, profile_of(part)))
             .collect();
@@ -208,49 +204,18 @@ impl<B: 'static> Steps<'_, B> {
             !limits.is_shadow_without_key()
         };
         if !joint.is_allowed() && denies {
-            // The response reports the decision with the longest wait. A limit that blocks is not
-            // waited for.
-            let awaited = (0..enforced.len()).max_by_key(|at| wait_of(enforced[*at].0));
-            let awaited =
-                awaited.filter(|_| !enforced.iter().any(|(decision, _)| decision.is_blocked()));
-            let (reason, profile) = match awaited.map(|at| enforced.remove(at)) {
-                Some((decision, profile)) => (Reason::Denied(decision), Some(profile)),
-                None => {
-                    enforced.clear();
-                    (Reason::Blocked, None)
-                }
-            };
-            return StepVerdict::Reject(self.reject(
-                reason,
-                profile.as_deref(),
-                &enforced,
-                &details,
-                parts,
-                labels,
-            ));
+            return self.deny_joint(enforced, &details, parts, labels);
         }
-        let mut headers = Vec::new();
-        for (decision, profile) in enforced {
-            let update = profile
-                .headers
-                .update(decision, decision.states(), &details);
-            if update.is_spent() && options.final_cost.is_none() {
-                OuterWait::store(decision, details.jitter, &mut parts.extensions);
-            }
-            headers.push(update);
-        }
-        let charge = options
-            .final_cost
-            .as_ref()
-            .filter(|_| joint.is_allowed())
-            .map(|final_cost| {
-                let charged = joint
-                    .all()
-                    .iter()
-                    .map(|part| &part.charged)
-                    .filter(|charged| charged.decision.is_allowed());
-                Charge::new(charged.cloned().collect(), None, final_cost.clone())
-            });
+        let headers = enforced
+            .iter()
+            .map(|(decision, profile)| self.headers(profile, decision, &details, parts))
+            .collect();
+        let final_cost = options.final_cost.as_ref().filter(|_| joint.is_allowed());
+        let charge = final_cost.map(|final_cost| {
+            let charged = joint.all().iter().map(|part| &part.charged);
+            let charged = charged.filter(|charged| charged.decision.is_allowed());
+            Charge::new(charged.cloned().collect(), None, final_cost.clone())
+        });
         let extras = Extras {
             charge,
             decisions,
@@ -258,6 +223,56 @@ impl<B: 'static> Steps<'_, B> {
             reservation: None,
         };
         StepVerdict::Admit(Admission::new(HeaderUpdate::EMPTY, Some(Box::new(extras))))
+    }
+
+    /// Rejects a request that some of several limits deny. The response reports the decision with
+    /// the longest wait. A limit that blocks is not waited for.
+    fn deny_joint(
+        self,
+        mut enforced: Enforced<'_>,
+        details: &ResponseDetails,
+        parts: &Parts,
+        labels: LabelIndex,
+    ) -> StepVerdict<B> {
+        let blocks = enforced.iter().any(|(decision, _)| decision.is_blocked());
+        let awaited = (0..enforced.len()).max_by_key(|at| wait_of(enforced[*at].0));
+        let (reason, profile) = match awaited.filter(|_| !blocks) {
+            Some(at) => {
+                let (decision, profile) = enforced.remove(at);
+                (Reason::Denied(decision), Some(profile))
+            }
+            None => {
+                enforced.clear();
+                (Reason::Blocked, None)
+            }
+        };
+        StepVerdict::Reject(self.reject(
+            reason,
+            profile.as_deref(),
+            &enforced,
+            details,
+            parts,
+            labels,
+        ))
+    }
+
+    /// Returns the header fields of a decision that does not deny the request, and stores its wait
+    /// for the layers inside.
+    // Inlined by force, as `begin` is.
+    #[inline(always)]
+    fn headers(
+        self,
+        profile: &Profile,
+        decision: &Decision,
+        details: &ResponseDetails,
+        parts: &mut Parts,
+    ) -> HeaderUpdate {
+        let headers = profile.headers.update(decision, decision.states(), details);
+        // A layer that may give the units back raises the wait in the response, once it knows.
+        if headers.is_spent() && self.limits.options.final_cost.is_none() {
+            OuterWait::store(decision, details.jitter, &mut parts.extensions);
+        }
+        headers
     }
 
     #[cold]
