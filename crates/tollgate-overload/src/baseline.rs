@@ -20,6 +20,8 @@ use crate::window::SampleWindow;
 pub(crate) struct Baseline {
     /// The weight of one window.
     weight: f64,
+    /// The factor of the limit after a window in which the service was overloaded.
+    backoff: f64,
     /// Windows without a measurement after which a probe begins.
     probe_after: u32,
     /// The estimate in seconds. `None` before the first window.
@@ -58,6 +60,10 @@ enum Measured {
     Latency { baseline: f64, latency: f64 },
 }
 
+/// The windows over which the baseline is averaged, and those without a measurement after which a
+/// probe begins: a minute at the default length.
+const WINDOWS: u32 = 600;
+
 /// The shortest latency in seconds. A division by it is finite.
 const SHORTEST: f64 = 1e-6;
 
@@ -82,10 +88,11 @@ const ROW: u32 = 16;
 const PROBE_WINDOWS: u32 = 10;
 
 impl Baseline {
-    pub(crate) const fn new(windows: u32, probe_after: u32) -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
-            weight: weight(windows),
-            probe_after,
+            weight: weight(WINDOWS),
+            backoff: 0.9,
+            probe_after: WINDOWS,
             seconds: None,
             recent: 0.0,
             unmeasured: 0,
@@ -93,6 +100,11 @@ impl Baseline {
             probe: None,
             reference: Reference::of(0, 0.0),
         }
+    }
+
+    pub(crate) const fn backoff(mut self, factor: f64) -> Self {
+        self.backoff = factor;
+        self
     }
 
     pub(crate) const fn windows(mut self, windows: u32) -> Self {
@@ -109,23 +121,22 @@ impl Baseline {
     ///
     /// `step` computes it from two latencies in seconds: without a queue, and of the window.
     /// It is called for a window that used at least half of the limit. A window in which the
-    /// service was overloaded multiplies the limit by `backoff`.
+    /// service was overloaded multiplies the limit by the backoff.
     pub(crate) fn next_limit(
         &mut self,
         window: &SampleWindow,
-        backoff: f64,
         step: impl FnOnce(f64, f64) -> f64,
     ) -> f64 {
         let limit = window.limit();
         let Some(latency) = window.latency() else {
-            return limit * backoff;
+            return limit * self.backoff;
         };
         let (baseline, latency) = match self.measure(window, latency) {
             Measured::Probe(limit) => return limit,
             Measured::Latency { baseline, latency } => (baseline, latency),
         };
         if window.is_overloaded() {
-            return limit * backoff;
+            return limit * self.backoff;
         }
         if !window.is_limited() {
             return limit;
@@ -251,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_windows_of_a_baseline_are_the_weight_of_each_in_its_mean() {
-        let mut baseline = Baseline::new(600, 500).windows(3);
+        let mut baseline = Baseline::new().probe_after(500).windows(3);
         let mut after = |millis| {
             let window = SampleWindow {
                 in_flight: 1,

@@ -43,7 +43,6 @@ use crate::{baseline::Baseline, window::SampleWindow};
 pub struct Gradient {
     tolerance: f64,
     smoothing: f64,
-    backoff: f64,
     baseline: Baseline,
 }
 
@@ -54,8 +53,7 @@ impl Gradient {
         Self {
             tolerance: 1.5,
             smoothing: 0.2,
-            backoff: 0.9,
-            baseline: Baseline::new(600, 600),
+            baseline: Baseline::new(),
         }
     }
 
@@ -90,47 +88,17 @@ impl Gradient {
         self
     }
 
-    /// Sets the factor after a window in which the service was
-    /// [overloaded](SampleWindow::is_overloaded). The default is 0.9.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the factor is not between 0 and 1. In a `const` this fails the build.
-    #[must_use]
-    pub const fn backoff(mut self, factor: f64) -> Self {
-        assert_share(factor, "the backoff factor must be between 0 and 1");
-        self.backoff = factor;
-        self
-    }
-
-    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the
-    /// default length.
-    #[must_use]
-    pub const fn baseline_windows(mut self, windows: u32) -> Self {
-        self.baseline = self.baseline.windows(windows);
-        self
-    }
-
-    /// Sets the number of saturated windows after which the limit is lowered to a third to measure
-    /// the baseline. The default is 600.
-    ///
-    /// `u32::MAX` turns the probes off.
-    #[must_use]
-    pub const fn probe_every(mut self, windows: u32) -> Self {
-        self.baseline = self.baseline.probe_after(windows);
-        self
-    }
+    baseline_options!();
 }
 
 impl LimitAlgorithm for Gradient {
     fn next_limit(&mut self, window: &SampleWindow) -> f64 {
         let limit = window.limit();
-        self.baseline
-            .next_limit(window, self.backoff, |baseline, latency| {
-                let gradient = (self.tolerance * baseline / latency).clamp(0.5, 1.0);
-                let target = limit * gradient + limit.sqrt();
-                limit + self.smoothing * (target - limit)
-            })
+        self.baseline.next_limit(window, |baseline, latency| {
+            let gradient = (self.tolerance * baseline / latency).clamp(0.5, 1.0);
+            let target = limit * gradient + limit.sqrt();
+            limit + self.smoothing * (target - limit)
+        })
     }
 }
 

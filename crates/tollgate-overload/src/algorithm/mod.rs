@@ -1,6 +1,42 @@
 //! Algorithms that compute a concurrency limit from windows of samples.
 //! Windows and samples are made in `estimator.rs`; an algorithm sees neither a request nor a clock.
 
+/// Writes the options that all algorithms with a baseline have. Before the modules, which use it.
+macro_rules! baseline_options {
+    () => {
+        /// Sets the factor after a window in which the service was
+        /// [overloaded](crate::SampleWindow::is_overloaded). The default is 0.9.
+        ///
+        /// # Panics
+        ///
+        /// Panics if the factor is not between 0 and 1. In a `const` this fails the build.
+        #[must_use]
+        pub const fn backoff(mut self, factor: f64) -> Self {
+            crate::algorithm::assert_share(factor, "the backoff factor must be between 0 and 1");
+            self.baseline = self.baseline.backoff(factor);
+            self
+        }
+
+        /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the
+        /// default length.
+        #[must_use]
+        pub const fn baseline_windows(mut self, windows: u32) -> Self {
+            self.baseline = self.baseline.windows(windows);
+            self
+        }
+
+        /// Sets the number of saturated windows after which the limit is lowered to a third to measure
+        /// the baseline. The default is 600.
+        ///
+        /// `u32::MAX` turns the probes off.
+        #[must_use]
+        pub const fn probe_every(mut self, windows: u32) -> Self {
+            self.baseline = self.baseline.probe_after(windows);
+            self
+        }
+    };
+}
+
 mod aimd;
 mod gradient;
 mod vegas;

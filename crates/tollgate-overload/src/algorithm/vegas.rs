@@ -2,7 +2,7 @@
 //! between two bounds.
 //! How the latency without a queue is found is in `baseline.rs`.
 
-use super::{LimitAlgorithm, assert_share};
+use super::LimitAlgorithm;
 use crate::{baseline::Baseline, window::SampleWindow};
 
 /// Keeps the number of requests that wait in the service between two bounds.
@@ -24,7 +24,6 @@ use crate::{baseline::Baseline, window::SampleWindow};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Vegas {
-    backoff: f64,
     baseline: Baseline,
 }
 
@@ -33,60 +32,29 @@ impl Vegas {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            backoff: 0.9,
-            baseline: Baseline::new(600, 600),
+            baseline: Baseline::new(),
         }
     }
 
-    /// Sets the factor after a window in which the service was
-    /// [overloaded](SampleWindow::is_overloaded). The default is 0.9.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the factor is not between 0 and 1. In a `const` this fails the build.
-    #[must_use]
-    pub const fn backoff(mut self, factor: f64) -> Self {
-        assert_share(factor, "the backoff factor must be between 0 and 1");
-        self.backoff = factor;
-        self
-    }
-
-    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the
-    /// default length.
-    #[must_use]
-    pub const fn baseline_windows(mut self, windows: u32) -> Self {
-        self.baseline = self.baseline.windows(windows);
-        self
-    }
-
-    /// Sets the number of saturated windows after which the limit is lowered to a third to measure
-    /// the baseline. The default is 600.
-    ///
-    /// `u32::MAX` turns the probes off.
-    #[must_use]
-    pub const fn probe_every(mut self, windows: u32) -> Self {
-        self.baseline = self.baseline.probe_after(windows);
-        self
-    }
+    baseline_options!();
 }
 
 impl LimitAlgorithm for Vegas {
     fn next_limit(&mut self, window: &SampleWindow) -> f64 {
         let limit = window.limit();
-        self.baseline
-            .next_limit(window, self.backoff, |baseline, latency| {
-                let step = limit.log10().max(1.0);
-                let waiting = limit * (1.0 - baseline / latency);
-                if waiting <= step {
-                    limit + 6.0 * step
-                } else if waiting < 3.0 * step {
-                    limit + step
-                } else if waiting > 6.0 * step {
-                    limit - step
-                } else {
-                    limit
-                }
-            })
+        self.baseline.next_limit(window, |baseline, latency| {
+            let step = limit.log10().max(1.0);
+            let waiting = limit * (1.0 - baseline / latency);
+            if waiting <= step {
+                limit + 6.0 * step
+            } else if waiting < 3.0 * step {
+                limit + step
+            } else if waiting > 6.0 * step {
+                limit - step
+            } else {
+                limit
+            }
+        })
     }
 }
 

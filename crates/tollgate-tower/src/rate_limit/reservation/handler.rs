@@ -5,13 +5,15 @@ use std::{
     fmt,
     future::{Future, IntoFuture},
     pin::Pin,
-    time::Duration,
 };
 
 use http::request::Parts;
 use tollgate_core::{Costs, Key};
 
-use super::{metered::MeteredReservation, options::ReserveOptions};
+use super::{
+    metered::MeteredReservation,
+    options::{ReserveOptions, reserve_options},
+};
 use crate::rate_limit::handler::{Admitted, HandlerLimiter, Rejected};
 
 /// Builds a reservation inside a handler. [`HandlerLimiter::reserve`] creates it. Await it to
@@ -84,23 +86,7 @@ impl<B: 'static> HandlerLimiter<B> {
 }
 
 impl<B> HandlerReserve<'_, B> {
-    /// Lowers an estimate above the burst of a policy to that burst. By default the request is
-    /// rejected with 413.
-    pub fn capped(mut self) -> Self {
-        self.options.is_capped = true;
-        self
-    }
-
-    /// Sets the time after which the reservation can no longer be settled: the estimate stays
-    /// charged then. The default is 10 minutes.
-    ///
-    /// # Panics
-    ///
-    /// Panics when it is not between 1 ms and 7 days.
-    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
-        self.options.set_time_to_live(time_to_live);
-        self
-    }
+    reserve_options!();
 }
 
 impl<'a, B: 'static> IntoFuture for HandlerReserve<'a, B> {

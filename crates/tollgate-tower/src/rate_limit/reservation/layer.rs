@@ -4,7 +4,6 @@
 
 use std::{
     task::{Context, Poll},
-    time::Duration,
 };
 
 use http::{Request, Response, request::Parts};
@@ -15,7 +14,7 @@ use tower_service::Service;
 
 use super::{
     metered::MeteredReservation,
-    options::{EstimateOf, ReserveOptions},
+    options::{EstimateOf, ReserveOptions, reserve_options},
 };
 use crate::{
     body::{GuardedBody, guard_response},
@@ -121,27 +120,7 @@ pub struct ReservationBuilder<K, R = Problem> {
 crate::gate::is_no_layer!(ReservationBuilder<K, R>);
 
 impl<K, R> ReservationBuilder<K, R> {
-    /// Lowers an estimate above the burst of a policy to that burst. By default the response to
-    /// such a request is 413.
-    ///
-    /// Units that the meter counts beyond the burst are charged as a debt.
-    pub fn capped(mut self) -> Self {
-        self.options.is_capped = true;
-        self
-    }
-
-    /// Sets the time after which a reservation can no longer be settled: the estimate stays charged
-    /// then. The default is 10 minutes.
-    ///
-    /// Set it longer than a response can take.
-    ///
-    /// # Panics
-    ///
-    /// Panics when it is not between 1 ms and 7 days.
-    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
-        self.options.set_time_to_live(time_to_live);
-        self
-    }
+    reserve_options!();
 
     /// Builds the layer.
     #[must_use]

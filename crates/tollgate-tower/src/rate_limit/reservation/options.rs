@@ -16,6 +16,34 @@ pub(crate) struct ReserveOptions {
     pub(crate) is_capped: bool,
 }
 
+/// Writes the options of a builder with the field `options`.
+macro_rules! reserve_options {
+    () => {
+        /// Lowers an estimate above the burst of a policy to that burst. By default the response to
+        /// such a request is 413.
+        ///
+        /// Units that the meter counts beyond the burst are charged as a debt.
+        pub fn capped(mut self) -> Self {
+            self.options.is_capped = true;
+            self
+        }
+
+        /// Sets the time after which a reservation can no longer be settled: the estimate stays
+        /// charged then. The default is 10 minutes.
+        ///
+        /// Set it longer than a response can take.
+        ///
+        /// # Panics
+        ///
+        /// Panics when it is not between 1 ms and 7 days.
+        pub fn time_to_live(mut self, time_to_live: std::time::Duration) -> Self {
+            self.options.set_time_to_live(time_to_live);
+            self
+        }
+    };
+}
+pub(super) use reserve_options;
+
 /// The bounds of a time to live.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
