@@ -13,7 +13,6 @@ use tower::retry::budget::TpsBudget;
 use tower_layer::Layer;
 
 use crate::{
-    metrics,
     pauses::Pauses,
     retry::{NoRetries, Repeat, Retries},
     retry_after::RetryAfterLayer,
@@ -254,7 +253,6 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
             longest: options.longest,
             name: limiter.name().to_owned(),
         };
-        metrics::describe();
         let counters = gate.decision_counters();
         let pauses = Pauses::new(&limiter, settings.cap);
         let queue = Arc::new(Queue { limiter, pauses });

@@ -11,7 +11,10 @@ use metrics::{Unit, counter, describe_counter};
 )]
 pub(crate) fn count_pause(limiter: &str) {
     #[cfg(feature = "metrics")]
-    counter!("tollgate_outgoing_pauses_total", "limiter" => limiter.to_owned()).increment(1);
+    {
+        describe();
+        counter!("tollgate_outgoing_pauses_total", "limiter" => limiter.to_owned()).increment(1);
+    }
 }
 
 /// Counts a refused call of a limiter that could be repeated, by whether it is.
@@ -21,23 +24,25 @@ pub(crate) fn count_pause(limiter: &str) {
 )]
 pub(crate) fn count_retry(limiter: &str, outcome: &'static str) {
     #[cfg(feature = "metrics")]
-    counter!("tollgate_outgoing_retries_total", "limiter" => limiter.to_owned(), "outcome" => outcome)
-        .increment(1);
+    {
+        describe();
+        counter!("tollgate_outgoing_retries_total", "limiter" => limiter.to_owned(), "outcome" => outcome)
+            .increment(1);
+    }
 }
 
-/// Describes the counters to the recorder, before the first answer of another service is read.
-pub(crate) fn describe() {
-    #[cfg(feature = "metrics")]
-    {
-        describe_counter!(
-            "tollgate_outgoing_pauses_total",
-            Unit::Count,
-            "Answers of another service that paused outgoing calls, by limiter."
-        );
-        describe_counter!(
-            "tollgate_outgoing_retries_total",
-            Unit::Count,
-            "Outgoing calls that another service refused, by limiter and outcome (repeated, late, no_budget or spent)."
-        );
-    }
+/// Describes the counters to the recorder. A layer may be older than the recorder, and a refused
+/// call is rare.
+#[cfg(feature = "metrics")]
+fn describe() {
+    describe_counter!(
+        "tollgate_outgoing_pauses_total",
+        Unit::Count,
+        "Answers of another service that paused outgoing calls, by limiter."
+    );
+    describe_counter!(
+        "tollgate_outgoing_retries_total",
+        Unit::Count,
+        "Outgoing calls that another service refused, by limiter and outcome (repeated, late, no_budget or spent)."
+    );
 }

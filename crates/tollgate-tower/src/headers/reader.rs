@@ -1,6 +1,6 @@
 //! Reads the headers of a response: of an inner layer, of the service, or of a remote server.
 //! What follows from the numbers is decided in `stack.rs` for responses of the service, and in
-//! `retry_after/` for those of others.
+//! `received.rs` for those of others.
 
 use std::{
     borrow::Cow,

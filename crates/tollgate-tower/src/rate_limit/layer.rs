@@ -1,4 +1,4 @@
-//! The layer and the service that users hold, and how they take part in the skeleton of `gate.rs`.
+//! The layer and the service that users hold, and how they take part in the skeleton of `gate/`.
 //! The steps themselves are in `ask.rs` and `reply.rs`, options in `builder/`.
 
 use std::{

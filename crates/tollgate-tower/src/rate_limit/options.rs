@@ -1,5 +1,5 @@
 //! The options of a layer, as the builder collects them.
-//! They are read in `ask.rs` and `reply.rs`. Those that every kind of layer has are in `gate.rs`.
+//! They are read in `ask.rs` and `reply.rs`. Those that every kind of layer has are in `gate/options.rs`.
 
 use std::{mem, net::IpAddr, sync::Arc, time::Duration};
 

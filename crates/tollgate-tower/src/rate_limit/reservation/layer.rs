@@ -2,9 +2,7 @@
 //! The steps of a request are those of the rate limit, in `ask.rs` and `reply.rs`; the settlement
 //! is in `metered.rs`.
 
-use std::{
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
