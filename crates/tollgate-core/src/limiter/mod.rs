@@ -415,6 +415,9 @@ impl LimiterInner {
             Ok(outcome) => StoreFuture::ready(end(self, check, outcome)),
             Err((answer, kept)) => {
                 let inner = Arc::clone(self);
+                // A box beside that of the store: one allocation and 560 instructions of 28 000 for a
+                // request of Axum over Redis. A wait within the store's future would have to know the
+                // limiter.
                 StoreFuture::pending(async move {
                     let outcome = answer_to(&kept, answer).await;
                     end(&inner, kept.check(), outcome)
