@@ -62,6 +62,7 @@ use tollgate_remote::deny_cache;
 /// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`]. It
 /// re-exports the version of `redis` that defines the `Client`.
 #[cfg(feature = "pool")]
+#[doc(no_inline)]
 pub use deadpool_redis;
 
 pub use builder::RedisStoreBuilder;

@@ -58,9 +58,6 @@ const LONGEST_RENEWAL: Duration = Duration::from_secs(86_400);
 /// The time until a file is read again.
 const FILE_RENEWAL: Duration = Duration::from_secs(1);
 
-/// The time until a provider is asked again that failed, or whose credentials a server refused.
-pub const RETRY: Duration = Duration::from_secs(1);
-
 /// The time that a provider has to answer.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
@@ -137,6 +134,9 @@ struct KnownCredentials {
 }
 
 impl Provider {
+    /// The time until a provider is asked again that failed, or whose credentials a server refused.
+    pub const RETRY: Duration = Duration::from_secs(1);
+
     /// Creates a provider of a function. The function has 10 seconds to answer, in a task of its
     /// own, and is not called again meanwhile.
     ///
@@ -231,7 +231,7 @@ impl Provider {
                 Ok(_) | Err(_) => {}
             }
             let due = self.0.known.lock().due;
-            sleep_until(due.unwrap_or_else(|| Instant::now() + RETRY)).await;
+            sleep_until(due.unwrap_or_else(|| Instant::now() + Self::RETRY)).await;
         }
     }
 
@@ -278,7 +278,7 @@ impl Provider {
             Err(error) => {
                 let message = format!("the provider of credentials failed: {error}");
                 let error = Error::new(ErrorKind::Authentication, message);
-                known.due = Some(now + RETRY);
+                known.due = Some(now + Self::RETRY);
                 let is_first = known.failure.replace(error.clone()).is_none();
                 drop(known);
                 if is_first {

@@ -1,9 +1,9 @@
 //! Keys, quotas, policies, algorithms and decisions.
 //!
 //! Everything here is pure: a state, a time and a cost go in, a decision comes out. Nothing here
-//! waits, and nothing knows where states are kept. The [`store`](crate::store) room keeps them, the
-//! `redis` room does so on servers, and the [`limiter`](crate::limiter) room is what callers use.
-//! Whatever waits, locks or sends belongs in one of those.
+//! waits, and nothing knows where states are kept. The [`store`](crate::store) room keeps them in
+//! process, other crates do so on servers, and the [`limiter`](crate::limiter) room is what callers
+//! use. Whatever waits, locks or sends belongs in one of those.
 
 pub(crate) mod algorithm;
 #[cfg(feature = "calendar")]

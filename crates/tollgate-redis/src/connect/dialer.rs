@@ -22,7 +22,7 @@ use super::{
 };
 use crate::protocol::{self, ErrorClass, ReplyBound, StreamError};
 use tollgate_core::{Error, ErrorKind, ForeignText};
-use tollgate_remote::credentials::{self, Credentials, Provider};
+use tollgate_remote::credentials::{Credentials, Provider};
 
 /// Opens connections to one server.
 pub(crate) struct Dialer {
@@ -339,7 +339,7 @@ impl Renewal {
                     // The server may not know them yet. The old ones remain in force.
                     let error = protocol::error(&error);
                     tracing::debug!(%error, "redis refuses credentials on a live connection");
-                    sleep(credentials::RETRY).await;
+                    sleep(Provider::RETRY).await;
                     let _ = self.provider.instead_of(&newer).await;
                 }
             }
