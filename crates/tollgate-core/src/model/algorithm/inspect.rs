@@ -177,7 +177,7 @@ impl StoredState {
     /// use tollgate::store::StoredState;
     ///
     /// // A bucket with one unit for each second. Five units are missing each time, and two came back.
-    /// let full = |at| StoredState::Bucket { full_us: at * 1_000_000, part: 0, pace: 1e6 };
+    /// let full = |at: u64| StoredState::Bucket { full_us: at * 1_000_000, part: 0, pace: 1e6 };
     /// assert_eq!(full(107).spent_since(&full(105), 102_000_000, None), Some(2));
     /// ```
     #[must_use]
