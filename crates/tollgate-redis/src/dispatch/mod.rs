@@ -5,7 +5,9 @@
 mod batch;
 mod pacer;
 mod queue;
+mod request;
 mod sender;
 mod worker;
 
-pub(crate) use sender::{CheckRequest, PendingCheck, Sender, SlotShare, StoreConfig};
+pub(crate) use request::{CheckRequest, SlotShare};
+pub(crate) use sender::{PendingCheck, Sender, StoreConfig};

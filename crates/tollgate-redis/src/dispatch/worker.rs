@@ -13,7 +13,7 @@ use super::{
     batch::{self, AnsweredBatch, Batch, Group},
     pacer::Ticket,
     queue::{Queue, Waiting},
-    sender::{QueuedCheck, overloaded},
+    request::{QueuedCheck, overloaded},
 };
 use crate::{
     connect::{Connection, Numbered},

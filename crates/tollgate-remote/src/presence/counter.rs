@@ -14,7 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::held;
+use super::held::held;
 use tollgate_core::{
     Error, ErrorKind, Key,
     raw::{Lock, WeakReplicaCount, micros, random},

@@ -1,7 +1,7 @@
 //! Processes report to each other what the customers of their limiters spend.
 //! What is measured is in `store/spending/mod.rs`, and the call is made by each store.
 
-use super::{counter::Complaints, held};
+use super::{counter::Complaints, held::held};
 use tollgate_core::{
     Error,
     raw::{Lock, WeakSpending},

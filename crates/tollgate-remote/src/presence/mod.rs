@@ -5,6 +5,7 @@
 
 mod counter;
 mod exchange;
+mod held;
 mod publisher;
 
 use std::{
@@ -270,16 +271,4 @@ async fn with_gauges<T>(
 fn sample(store: &impl Present, gauges_at: &mut Option<Instant>) {
     store.sample();
     *gauges_at = Some(Instant::now() + TICK);
-}
-
-/// Returns those that a limiter holds still, and forgets all others.
-fn held<W, T>(asked: &mut Vec<W>, upgrade: impl Fn(&W) -> Option<T>) -> Vec<T> {
-    let mut held = Vec::new();
-    asked.retain(|asked| {
-        let one = upgrade(asked);
-        let is_held = one.is_some();
-        held.extend(one);
-        is_held
-    });
-    held
 }

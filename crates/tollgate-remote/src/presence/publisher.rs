@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     counter::{Complaints, is_away},
-    held,
+    held::held,
 };
 use tollgate_core::{
     Enforcement, Error, ErrorKind,

@@ -59,7 +59,7 @@ fn callers_of_a_connection_that_is_down_start_one_dial() {
             move |state: &State| match state.connection_or_dial(&me) {
                 ConnectionLookup::Up(connection) => assert_eq!(connection, Connection(1)),
                 ConnectionLookup::Dialing(by) => {
-                    assert_ne!(by, me, "the others wait for who dials")
+                    assert_ne!(by, me, "the others wait for who dials");
                 }
                 ConnectionLookup::Down(dial) => {
                     dials.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +154,7 @@ fn the_end_of_a_connection_and_a_caller_start_one_dial() {
         });
         match state.connection_or_dial(&1) {
             ConnectionLookup::Up(connection) => {
-                assert!(connection == old || connection == Connection(2))
+                assert!(connection == old || connection == Connection(2));
             }
             ConnectionLookup::Dialing(by) => assert_eq!(by, 0),
             ConnectionLookup::Down(dial) => {

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Options, SourceOutage};
+use super::options::{Options, SourceOutage};
 use crate::{
     Error, ErrorKind, Limiter,
     limiter::{Limited, Selection, metrics::TenantMetrics, outage::OutagePeriod},

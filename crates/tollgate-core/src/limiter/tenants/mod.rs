@@ -3,6 +3,7 @@
 //! `selection.rs`.
 
 mod fetch;
+mod options;
 
 use std::{convert::Infallible, future::Future, hash::Hash, sync::Arc, time::Duration};
 
@@ -23,6 +24,8 @@ use crate::{
     store::StoreFuture,
 };
 use fetch::{Fetch, FetchError, FetchGuard, Fetcher, LimitsLookup, TenantEntry};
+use options::Options;
+pub use options::SourceOutage;
 
 /// Resolves to the limiter of a tenant, or to its exemption.
 ///
@@ -378,37 +381,3 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
 }
 
 crate::debug_fields! { TenantLimitersBuilder<T>: default, options, .. }
-
-/// Selects the answer for a tenant whose limits are not in the cache and cannot be fetched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SourceOutage {
-    /// Limits the tenant by the default limiter. The default.
-    #[default]
-    Default,
-    /// Applies no limit.
-    Open,
-    /// Returns an error. The middleware responds with 503.
-    Closed,
-}
-
-/// Stores the options of the cache and of its source.
-#[derive(Debug)]
-struct Options {
-    max_entries: usize,
-    time_to_live: Duration,
-    refresh_after: Duration,
-    /// The time after `time_to_live` in which limits stay in force while they cannot be fetched.
-    stale_if_error: Duration,
-    fetch_timeout: Duration,
-    retry_delay: Duration,
-    max_fetches: usize,
-    outage: SourceOutage,
-}
-
-impl Options {
-    /// Returns the age up to which limits may be in force.
-    fn longest_age(&self) -> Duration {
-        self.time_to_live.saturating_add(self.stale_if_error)
-    }
-}

@@ -19,7 +19,7 @@ use crate::{
     limiter::{is_for_store, metrics::WaitingGauge},
     model::{Ceiling, charge::Charge},
     runtime,
-    store::{Check, CheckFuture, Deadline, answer_by},
+    store::{Check, CheckFuture},
 };
 use queue::QueuedDenial;
 pub use turn::leave_queues;
@@ -209,34 +209,10 @@ impl Drop for CheckGuard<'_> {
         let (limiter, key) = (self.limiter.clone(), self.key.clone());
         runtime.spawn(async move {
             if let Ok(decision) = check.await {
-                refund(&limiter, &key, &decision);
+                turn::refund(&limiter, &key, &decision);
             }
         });
     }
-}
-
-/// Refunds what the decision spent. A store in this process is refunded at once. For any other
-/// store a task sends the refund, so that the caller does not have to wait.
-fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
-    if decision.is_denied() {
-        return;
-    }
-    let deadline = Deadline::after(limiter.timeout());
-    let check = Check::of(decision.policies(), key, decision.charge()).with_deadline(deadline);
-    if decision.is_degraded() {
-        return limiter.inner.fallback.refund(check, decision);
-    }
-    let (Err(refund), Ok(runtime)) = (
-        limiter.store().refund(check, Some(decision)).into_ready(),
-        Handle::try_current(),
-    ) else {
-        return;
-    };
-    runtime.spawn(async move {
-        if answer_by(Some(deadline), refund).await.is_err() {
-            tracing::debug!("the cost of a cancelled request could not be refunded");
-        }
-    });
 }
 
 /// Returns the charge of a request that waits for `max_wait` at most, under the ceilings that

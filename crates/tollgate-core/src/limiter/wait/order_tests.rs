@@ -231,7 +231,7 @@ async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_it
         Quota::per_second(100).with_burst(1),
     ));
     for limiter in [&slow, &fast] {
-        spend(&limiter, 1).await;
+        spend(limiter, 1).await;
     }
     let queued = [
         waiter(&slow, MS(1_000)).await,

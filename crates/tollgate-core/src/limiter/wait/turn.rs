@@ -4,13 +4,12 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use tokio::time::sleep;
+use tokio::{runtime::Handle, time::sleep};
 
-use super::refund;
 use crate::{
     Decision, Key, Limiter,
     limiter::metrics::WaitingGauge,
-    store::{CheckFuture, StoreFuture},
+    store::{Check, CheckFuture, Deadline, StoreFuture, answer_by},
 };
 
 /// Waits until an admitted request has left its queues, and returns what it holds. When the future
@@ -82,4 +81,28 @@ pub(in crate::limiter) fn queued(
 pub(super) async fn leave(limiter: &Limiter, key: &Key, decision: Decision) -> Decision {
     let give_back = |decision: Decision| refund(limiter, key, &decision);
     leave_queues(decision.delay(), decision, give_back).await
+}
+
+/// Refunds what the decision spent. A store in this process is refunded at once. For any other
+/// store a task sends the refund, so that the caller does not have to wait.
+pub(super) fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
+    if decision.is_denied() {
+        return;
+    }
+    let deadline = Deadline::after(limiter.timeout());
+    let check = Check::of(decision.policies(), key, decision.charge()).with_deadline(deadline);
+    if decision.is_degraded() {
+        return limiter.inner.fallback.refund(check, decision);
+    }
+    let (Err(refund), Ok(runtime)) = (
+        limiter.store().refund(check, Some(decision)).into_ready(),
+        Handle::try_current(),
+    ) else {
+        return;
+    };
+    runtime.spawn(async move {
+        if answer_by(Some(deadline), refund).await.is_err() {
+            tracing::debug!("the cost of a cancelled request could not be refunded");
+        }
+    });
 }

@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     pacer::BatchLimit,
     queue::Waiting,
-    sender::{CheckRequest, CheckResult, QueuedCheck, SlotShare},
+    request::{CheckRequest, CheckResult, QueuedCheck, SlotShare},
 };
 use crate::{
     connect::Connection,

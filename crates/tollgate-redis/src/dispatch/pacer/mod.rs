@@ -53,10 +53,12 @@
 mod rate;
 #[cfg(test)]
 mod tests;
+mod ticket;
 mod window;
 
 use std::time::{Duration, Instant};
 
+pub(super) use self::ticket::Ticket;
 use self::{
     rate::AnswerRate,
     window::{CongestionWindow, FLOOR_BATCHES, FLOOR_TOGETHER},
@@ -90,15 +92,6 @@ pub(super) struct BatchLimit {
     /// The most keys of callers.
     pub(super) keys: usize,
     pub(super) checks: usize,
-}
-
-/// Belongs to a batch under way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket {
-    connection: u64,
-    sent: Instant,
-    keys: usize,
-    checks: usize,
 }
 
 /// The most checks at a time that their callers send.
@@ -376,8 +369,4 @@ impl Pacer {
             window.min_round_trip + window.target_delay()
         })
     }
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1_000.0
 }

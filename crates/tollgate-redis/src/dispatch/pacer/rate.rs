@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Ticket, millis};
+use super::ticket::{Ticket, millis};
 
 /// Measures how many keys and checks the server answers in a millisecond.
 #[derive(Clone, Debug)]

@@ -4,7 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Ticket, millis, rate::FASTEST};
+use super::{
+    rate::FASTEST,
+    ticket::{Ticket, millis},
+};
 
 /// Limits the keys and the batches that are under way on one connection.
 #[derive(Clone, Debug)]

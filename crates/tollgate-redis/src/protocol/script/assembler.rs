@@ -31,8 +31,10 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use super::{COMMIT, REFUND, parts::Part, sources::source};
+use super::{parts::Part, sources::source};
 
+pub(super) const REFUND: &str = source!("refund");
+pub(super) const COMMIT: &str = source!("commit");
 const ARGUMENTS: &str = source!("arguments");
 const CORRECT: &str = source!("correct");
 const LEASED: &str = source!("leased");

@@ -15,7 +15,7 @@ mod sources;
 
 use std::sync::LazyLock;
 
-use assembler::Frame;
+use assembler::{COMMIT, Frame, REFUND};
 pub(crate) use parts::Form;
 use parts::{Part, part};
 use shape::Purpose;
@@ -27,10 +27,8 @@ const CHECK: &str = source!("check");
 const LOOK: &str = source!("look");
 const BATCH: &str = source!("batch");
 const MIXED: &str = source!("mixed");
-const REFUND: &str = source!("refund");
 const RESERVE: &str = source!("reserve");
 const CASCADE: &str = source!("cascade");
-const COMMIT: &str = source!("commit");
 const LEASE: &str = source!("lease");
 const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
