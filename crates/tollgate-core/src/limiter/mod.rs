@@ -14,6 +14,10 @@
 // A limiter and the way of one check through it: limits of the input, the store, the deadline, and
 // the fallback. What callers build around a check is in `ask.rs`, what a store does is in `store/`.
 
+// The options, the shares, the outage rule and the commits that wait are parts of a limiter, and call its
+// store through it: `builder`, `fair_shares`, `outage/fallback` and `unsettled` know this file as it
+// knows them.
+
 mod ask;
 mod blocking;
 mod builder;

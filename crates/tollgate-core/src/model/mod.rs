@@ -5,6 +5,10 @@
 //! process, other crates do so on servers, and the [`limiter`](crate::limiter) room is what callers
 //! use. Whatever waits, locks or sends belongs in one of those.
 
+// A policy has an algorithm, and each step of an algorithm takes its policy; a cost is checked against
+// a set, and a set checks a cost. So `algorithm`, `charge`, `cost`, `lease`, `policy`, `policy_set` and
+// `priority` know each other: to cut them, each step would take six numbers in the place of a policy.
+
 pub(crate) mod algorithm;
 #[cfg(feature = "calendar")]
 mod calendar;

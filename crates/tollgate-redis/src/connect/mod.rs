@@ -1,6 +1,9 @@
 //! Connections: where they come from, and the one that all checks share.
 //! Calls and their answers are in `server/`; nothing here knows a check.
 
+// The dialer opens the stream that a connection watches, and TLS wraps it: `dialer`, `connection` and
+// `tls` know each other.
+
 mod connection;
 mod dial_state;
 mod dialer;

@@ -2,6 +2,9 @@
 //! [`Algorithm::CalendarWindow`](crate::Algorithm::CalendarWindow).
 //! How a window counts in such a period is in `model/algorithm/calendar_window.rs`.
 
+// A zone remembers the periods that it computed last, periods begin at an anchor, and an anchor is a
+// time in a zone: the three files know each other.
+
 mod anchor;
 mod periods;
 mod unit;

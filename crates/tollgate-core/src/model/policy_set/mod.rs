@@ -81,11 +81,11 @@ impl PolicySet {
     /// The most policies of a set.
     ///
     /// ```
-    /// use tollgate::{Policy, PolicySet, Quota};
+    /// use tollgate::{Algorithm, Policy, PolicySet, Quota};
     ///
     /// let set = |count| {
-    ///     let names = (0..count).map(|at| format!("api-{at}"));
-    ///     PolicySet::try_new(names.map(|name| Policy::token_bucket(name, Quota::per_second(20))))
+    ///     let policy = |at| Policy::try_new(format!("api-{at}"), Algorithm::TokenBucket, Quota::per_second(20));
+    ///     PolicySet::try_new((0..count).map(|at| policy(at).expect("a policy")))
     /// };
     /// assert!(set(PolicySet::MAX_POLICIES).is_ok());
     /// assert!(set(PolicySet::MAX_POLICIES + 1).is_err());
