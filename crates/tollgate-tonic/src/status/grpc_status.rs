@@ -27,7 +27,7 @@ use crate::protocol::Protocol;
 /// | missing key | `INVALID_ARGUMENT`; `UNAUTHENTICATED`, `PERMISSION_DENIED` or `NOT_FOUND` where the extractor [sets](tollgate_tower::KeyExtractor::or_status) the status 401, 403 or 404; `UNIMPLEMENTED` when the key is the route and no route matches | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |
 /// | unavailable | `UNAVAILABLE` | `ErrorInfo` with `LIMITER_UNAVAILABLE` | none |
-/// | shed by an [adaptive limiter](tollgate_tower::adaptive), or no permit of a limit that protects the service | `UNAVAILABLE` | `RetryInfo` with an estimate, `ErrorInfo` with `SERVICE_OVERLOADED` | the wait in milliseconds |
+/// | shed by a [limit by latency](https://docs.rs/tollgate-overload), or no permit of a limit that protects the service | `UNAVAILABLE` | `RetryInfo` with an estimate, `ErrorInfo` with `SERVICE_OVERLOADED` | the wait in milliseconds |
 ///
 /// The HTTP status is 200, and the response is a single frame (Trailers-Only). A client that has
 /// received response headers before the status counts the call as started, and does not retry it.
