@@ -10,7 +10,7 @@ import { createInterface } from "node:readline";
 import { after } from "node:test";
 
 /** The longest time in which a condition comes true. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 90_000;
 
 const required = (name) => {
   assert.ok(process.env[name], `${name} is not set: run \`cargo xtask browser\``);
