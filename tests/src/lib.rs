@@ -1,4 +1,5 @@
-//! Starts and controls Redis servers, a fault proxy and example programs for tests.
+//! Starts and controls Redis servers, a fault proxy and example programs for tests, and has the
+//! [requests](http) and the [series of metrics](Series) that tests of several crates share.
 //!
 //! The crates use this library in their own tests, so it does not depend on Tollgate or on a Redis
 //! client. All servers listen on free ports of 127.0.0.1. They end when their value is dropped, or
@@ -23,6 +24,7 @@ mod child_guard;
 mod client;
 mod clock;
 mod expiry;
+pub mod http;
 mod log;
 pub mod lying_postgres;
 pub mod machine;
@@ -34,6 +36,7 @@ pub mod proxy;
 pub mod rate_limit_service;
 pub mod refusing_state;
 mod reply;
+mod series;
 pub mod server;
 mod skipped;
 pub mod wait;
@@ -50,6 +53,7 @@ pub use proxy::{Mode, Proxy};
 pub use rate_limit_service::RateLimitService;
 pub use refusing_state::RefusingState;
 pub use reply::Reply;
+pub use series::Series;
 pub use server::{
     Authority, Builder, NetworkNamespace, RedisCluster, RedisSentinels, RedisServer, authority,
     network_namespace, no_server,

@@ -2,13 +2,11 @@
 //! `outage_log.rs`.
 
 use std::{
-    collections::BTreeMap,
     future::{Future, poll_fn},
     task::Poll,
     time::Duration,
 };
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tollgate::{
     Algorithm, Cost, Lease, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
     permits::{Concurrency, ConcurrencyLimiter},
@@ -18,87 +16,10 @@ use tollgate_test_support::{
     PATIENCE,
     permits::{closed_permits, take_permit},
 };
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{RedisServer, Series, wait};
 
 const TWO: Policy = Policy::token_bucket("two", Quota::per_hour(2));
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(100));
-
-/// The series of a snapshot, by name and labels. Taking it sets counters and gauges to zero.
-struct Series(BTreeMap<String, DebugValue>);
-
-impl Series {
-    fn of(snapshotter: &Snapshotter) -> Self {
-        let series =
-            snapshotter
-                .snapshot()
-                .into_vec()
-                .into_iter()
-                .map(|(key, unit, description, value)| {
-                    let labels: Vec<_> = key
-                        .key()
-                        .labels()
-                        .map(|label| format!("{}={}", label.key(), label.value()))
-                        .collect();
-                    let name = format!("{} {}", key.key().name(), labels.join(" "));
-                    assert!(
-                        unit.is_some() && description.is_some(),
-                        "{name} is not described"
-                    );
-                    (name, value)
-                });
-        Self(series.collect())
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        match self.0.get(name) {
-            Some(DebugValue::Counter(count)) => *count,
-            other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
-        }
-    }
-
-    /// Asserts the values of counters: a line for each, with its name, its labels and its value.
-    fn assert_counts(&self, expected: &str) {
-        for line in expected
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-        {
-            let (name, value) = line.rsplit_once(' ').expect("a value");
-            let found = match self.0.get(name) {
-                Some(DebugValue::Gauge(value)) => value.to_string(),
-                _ => self.count(name).to_string(),
-            };
-            assert_eq!(found, value, "{name}");
-        }
-    }
-
-    fn gauge(&self, name: &str) -> Option<f64> {
-        match self.0.get(name) {
-            Some(DebugValue::Gauge(value)) => Some(value.into_inner()),
-            _ => None,
-        }
-    }
-
-    fn durations(&self, name: &str) -> Vec<f64> {
-        match self.0.get(name) {
-            Some(DebugValue::Histogram(values)) => {
-                values.iter().map(|value| value.into_inner()).collect()
-            }
-            other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
-        }
-    }
-}
-
-/// Runs `work` on one thread, with a recorder of its own.
-fn record<F: Future<Output = ()>>(work: impl FnOnce(Snapshotter) -> F) {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    metrics::with_local_recorder(&recorder, || runtime.block_on(work(snapshotter)));
-}
 
 async fn check(limiter: &Limiter, key: &str) -> bool {
     limiter.check(key).await.expect("a decision").is_degraded()
@@ -106,7 +27,7 @@ async fn check(limiter: &Limiter, key: &str) -> bool {
 
 #[test]
 fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let named = Limiter::builder(MemoryStore::new())
             .policies([TWO, HOURLY])
             .name("jobs")
@@ -122,7 +43,7 @@ fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
             .await
             .expect_err("the cost never fits");
         check(&unnamed, "acme").await;
-        let series = Series::of(&snapshotter);
+        let series = Series::described(&snapshotter);
         series.assert_counts(
             "
             tollgate_checks_total limiter=jobs outcome=allowed 2
@@ -145,7 +66,7 @@ fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
 
 #[test]
 fn denials_are_counted_by_the_policies_that_decided_and_their_names_are_bounded() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let limiter = Limiter::builder(MemoryStore::new())
             .policies([TWO, HOURLY])
             .name("calls")
@@ -166,7 +87,7 @@ fn denials_are_counted_by_the_policies_that_decided_and_their_names_are_bounded(
                 check(limiter, "acme").await;
             }
         }
-        let series = Series::of(&snapshotter);
+        let series = Series::described(&snapshotter);
         let denials = |policy: &str| {
             series.count(&format!(
                 "tollgate_denials_total limiter=calls policy={policy}"
@@ -188,7 +109,7 @@ fn denials_are_counted_by_the_policies_that_decided_and_their_names_are_bounded(
 
 #[test]
 fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let server = RedisServer::start();
         let store = RedisStore::builder(server.url())
             .deny_cache_cap(PATIENCE)
@@ -216,7 +137,7 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
             let _ = closed.check(key).await.expect_err("closed");
         }
         assert!(!check(&local, "acme").await, "a remembered denial");
-        let series = Series::of(&snapshotter);
+        let series = Series::described(&snapshotter);
         series.assert_counts(
             "
             tollgate_checks_total limiter=local outcome=allowed 5
@@ -254,7 +175,7 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
 
 #[test]
 fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_shows() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let default = Limiter::builder(MemoryStore::new())
             .policies(TWO)
             .name("calls")
@@ -269,7 +190,7 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
         for tenant in [1, 2, 2, 99] {
             fetch(tenant).await;
         }
-        let series = Series::of(&snapshotter);
+        let series = Series::described(&snapshotter);
         series.assert_counts(
             "
             tollgate_tenant_fetches_total limiter=calls outcome=succeeded 2
@@ -281,7 +202,8 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
         wait::until_async("the end of the outage", PATIENCE, async || {
             tenants.invalidate(&1);
             fetch(1).await;
-            Series::of(&snapshotter).gauge("tollgate_tenant_outage limiter=calls") == Some(0.0)
+            Series::described(&snapshotter).gauge("tollgate_tenant_outage limiter=calls")
+                == Some(0.0)
         })
         .await;
     });
@@ -289,7 +211,7 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
 
 #[test]
 fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_waited_for() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let jobs = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("jobs", 2));
         let first = jobs
             .acquire("acme")
@@ -306,7 +228,7 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
         let mut waits = Box::pin(patient.acquire("acme"));
         let is_ready = poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_ready())).await;
         assert!(!is_ready);
-        let series = Series::of(&snapshotter);
+        let series = Series::described(&snapshotter);
         series.assert_counts(
             "
             tollgate_permits_total policy=jobs outcome=acquired 2
@@ -320,7 +242,7 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
         drop(first);
         let third = waits.await.expect("an answer").expect("a permit");
         // The snapshot has set the gauges to zero.
-        Series::of(&snapshotter).assert_counts(
+        Series::described(&snapshotter).assert_counts(
             "
             tollgate_permits_total policy=jobs outcome=acquired 1
             tollgate_permits_held policy=jobs 0
@@ -329,7 +251,7 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
         );
         drop((second, third));
         assert_eq!(
-            Series::of(&snapshotter).gauge("tollgate_permits_held policy=jobs"),
+            Series::described(&snapshotter).gauge("tollgate_permits_held policy=jobs"),
             Some(-2.0)
         );
     });
@@ -337,7 +259,7 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
 
 #[test]
 fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let server = RedisServer::start();
         let store = RedisStore::connect(server.url()).await.expect("a store");
         let policy = Concurrency::new("jobs", 2)
@@ -349,7 +271,7 @@ fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
         lost.lost().await;
         assert!(jobs.acquire("acme").await.is_err());
         drop(lost);
-        let series = Series::of(&snapshotter);
+        let series = Series::described(&snapshotter);
         series.assert_counts(
             "
             tollgate_permits_total policy=jobs outcome=acquired 1
@@ -364,7 +286,7 @@ fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
 
 #[test]
 fn the_state_of_a_store_shows_also_while_nobody_checks() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let server = RedisServer::start();
         let store = RedisStore::builder(server.url())
             .prefix("shop")
@@ -377,7 +299,7 @@ fn the_state_of_a_store_shows_also_while_nobody_checks() {
             .build();
         check(&limiter, "acme").await;
         wait::until_async("a store that is well", PATIENCE, async || {
-            let series = Series::of(&snapshotter);
+            let series = Series::described(&snapshotter);
             let is = |name: &str, value: f64| {
                 series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value)
             };
@@ -392,7 +314,7 @@ fn the_state_of_a_store_shows_also_while_nobody_checks() {
         server.kill();
         // No check follows: the call that counts the replicas meets the dead server.
         wait::until_async("a store whose server is away", PATIENCE, async || {
-            let series = Series::of(&snapshotter);
+            let series = Series::described(&snapshotter);
             let is = |name: &str, value: f64| {
                 series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value)
             };
@@ -405,7 +327,7 @@ fn the_state_of_a_store_shows_also_while_nobody_checks() {
 
 #[test]
 fn leased_units_are_counted() {
-    record(async |snapshotter| {
+    Series::record(async |snapshotter| {
         let server = RedisServer::start();
         let store = RedisStore::builder(server.url())
             .prefix("shop")
@@ -426,7 +348,7 @@ fn leased_units_are_counted() {
             series.count(&format!("tollgate_lease_{name}_total store=shop"))
         };
         wait::until_async("the counts of the leases", PATIENCE, async || {
-            let series = Series::of(&snapshotter);
+            let series = Series::described(&snapshotter);
             let held = series
                 .gauge("tollgate_lease_held store=shop")
                 .map_or(0, |held| held as u64);
@@ -440,7 +362,7 @@ fn leased_units_are_counted() {
             .await
             .expect("the units are returned");
         wait::until_async("the units to be returned", PATIENCE, async || {
-            let series = Series::of(&snapshotter);
+            let series = Series::described(&snapshotter);
             series.gauge("tollgate_lease_held store=shop") == Some(0.0)
                 && count(&series, "granted") == leased + count(&series, "returned")
                 && count(&series, "lapsed") == 0

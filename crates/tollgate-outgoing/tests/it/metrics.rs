@@ -6,7 +6,9 @@ use tollgate_outgoing::OutgoingLayer;
 use tollgate_tower::{MetricLabels, key::Header};
 use tower::{Layer, ServiceExt};
 
-use crate::support::{hello, recorder::Series, request, still};
+use tollgate_tests::Series;
+
+use crate::support::{hello, request, still};
 
 #[test]
 fn a_call_without_a_key_is_counted_with_the_labels_of_the_layer() {

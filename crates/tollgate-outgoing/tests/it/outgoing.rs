@@ -686,7 +686,7 @@ fn options_that_make_no_sense_are_refused_with_their_value() {
 #[cfg(feature = "metrics")]
 #[test]
 fn pauses_and_retries_are_counted() {
-    let series = recorder::Series::of(async {
+    let series = tollgate_tests::Series::of(async {
         tokio::time::pause();
         let layer = builder(tokio_clock_store())
             .wait(Duration::from_secs(10))

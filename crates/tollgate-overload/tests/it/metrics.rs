@@ -9,7 +9,9 @@ use tollgate_overload::{AdaptiveLayer, AdaptiveLimiter, Aimd, Class, Signal};
 use tollgate_tower::MetricLabels;
 use tower::{Layer, ServiceExt};
 
-use crate::support::{hello, recorder::Series, request};
+use tollgate_tests::Series;
+
+use crate::support::{hello, request};
 
 #[test]
 fn an_adaptive_limiter_records_its_last_window_and_what_it_sheds() {

@@ -38,8 +38,9 @@ mod counts {
     use std::collections::BTreeMap;
 
     use http::Request;
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use metrics_util::debugging::DebugValue;
     use tollgate::Limiter;
+    use tollgate_tests::Series;
     use tollgate_tonic::{
         MethodLimiters,
         messages::{MessageCharge, MessageLayer},
@@ -64,46 +65,29 @@ mod counts {
                 Error = std::convert::Infallible,
             > + Clone,
     {
-        let recorder = DebuggingRecorder::new();
-        let snapshotter = recorder.snapshotter();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
-        metrics::with_local_recorder(&recorder, || {
-            runtime.block_on(async {
-                let service = layer.layer(Routes::new(EchoServer::new(Echoing)).prepare());
-                for path in paths {
-                    let request = Request::post(path).header("content-type", "application/grpc");
-                    let body = http_body_util::Full::new(bytes::Bytes::from_static(&[
-                        0, 0, 0, 0, 3, 0x0a, 1, b'3',
-                    ]));
-                    let Ok(response) = service
-                        .clone()
-                        .oneshot(request.body(Body::new(body)).unwrap())
-                        .await;
-                    http_body_util::BodyExt::collect(response.into_body())
-                        .await
-                        .unwrap();
-                }
-            });
+        let series = Series::of(async {
+            let service = layer.layer(Routes::new(EchoServer::new(Echoing)).prepare());
+            for path in paths {
+                let request = Request::post(path).header("content-type", "application/grpc");
+                let body = http_body_util::Full::new(bytes::Bytes::from_static(&[
+                    0, 0, 0, 0, 3, 0x0a, 1, b'3',
+                ]));
+                let Ok(response) = service
+                    .clone()
+                    .oneshot(request.body(Body::new(body)).unwrap())
+                    .await;
+                http_body_util::BodyExt::collect(response.into_body())
+                    .await
+                    .unwrap();
+            }
         });
-        let counters =
-            snapshotter
-                .snapshot()
-                .into_vec()
-                .into_iter()
-                .filter_map(|(key, _, _, value)| {
-                    let labels: Vec<_> = key
-                        .key()
-                        .labels()
-                        .map(|label| format!("{}={}", label.key(), label.value()))
-                        .collect();
-                    let DebugValue::Counter(count) = value else {
-                        return None;
-                    };
-                    Some((format!("{} {}", key.key().name(), labels.join(" ")), count))
-                });
+        let counters = series
+            .0
+            .into_iter()
+            .filter_map(|(name, value)| match value {
+                DebugValue::Counter(count) => Some((name, count)),
+                _ => None,
+            });
         counters.collect()
     }
 

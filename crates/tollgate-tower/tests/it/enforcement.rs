@@ -246,7 +246,7 @@ async fn of_several_keys_those_in_the_share_deny() {
 #[cfg(feature = "metrics")]
 #[test]
 fn the_metrics_distinguish_who_is_denied_from_who_would_be() {
-    let series = crate::support::recorder::Series::of(async {
+    let series = tollgate_tests::Series::of(async {
         let layer = layer(&Enforcement::share(25));
         denied(&layer).await;
         denied(&layer).await;

@@ -474,7 +474,7 @@ async fn in_axum_the_question_mark_returns_the_rejection() {
 #[cfg(feature = "metrics")]
 #[test]
 fn decisions_and_rejections_of_a_handler_are_counted() {
-    let series = recorder::Series::of(async {
+    let series = tollgate_tests::Series::of(async {
         let layer = RateLimitLayer::new(Limiter::new(still(), HOURLY), Global);
         let limiter = Arc::new(layer.handler_limiter::<String>(Limiter::new(still(), ONE)));
         for _ in 0..3 {

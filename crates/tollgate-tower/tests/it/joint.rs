@@ -305,7 +305,7 @@ async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() 
 #[cfg(feature = "metrics")]
 #[test]
 fn decisions_are_counted_by_their_policies_and_shadow_ones_as_such() {
-    let series = recorder::Series::of(async {
+    let series = tollgate_tests::Series::of(async {
         let store = still();
         let both = (
             Limiter::new(store.clone(), HOURLY),

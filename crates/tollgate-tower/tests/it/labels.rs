@@ -153,7 +153,7 @@ mod counts {
     use tollgate_tower::MetricLabels;
 
     use super::*;
-    use crate::support::recorder::Series;
+    use tollgate_tests::Series;
 
     #[test]
     fn invented_paths_create_no_label_values() {

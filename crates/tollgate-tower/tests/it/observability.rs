@@ -293,7 +293,7 @@ mod counts {
     use metrics_util::debugging::DebugValue;
 
     use super::*;
-    use crate::support::recorder::Series;
+    use tollgate_tests::Series;
 
     #[test]
     fn decisions_are_counted_by_policy_and_outcome() {

@@ -240,7 +240,7 @@ fn layers_and_services_give_their_parts_out() {
 fn the_metrics_of_each_layer_carry_its_labels() {
     use tollgate_tower::MetricLabels;
 
-    use crate::support::recorder::Series;
+    use tollgate_tests::Series;
 
     let labels = |name: &'static str| MetricLabels::new(["layer"], [[name]], |_| Some(0));
     let series = Series::of(async {

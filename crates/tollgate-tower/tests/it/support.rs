@@ -2,22 +2,23 @@
 
 use std::{
     convert::Infallible,
-    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, LazyLock, Mutex},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use axum::Router;
 use http::{Request, Response, StatusCode};
-use tokio::net::TcpListener;
 use tollgate::{
     Decision, Limiter, MemoryStore, Outage, Policy, Quota, Store,
     store::{Check, CheckFuture, Clock, StoreFuture},
     test_util::FaultyStore,
 };
 use tollgate_tower::{HeaderFormat, ResetFormat};
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt};
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
+
+pub(crate) use tollgate_tests::http::{
+    header, hello, in_one_tenth, listen, request, request_with, second, serve,
+};
 
 pub(crate) const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
 pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
@@ -127,13 +128,6 @@ pub(crate) async fn remaining(limiter: &Limiter, key: &'static str, policy: &str
         .remaining()
 }
 
-/// Responds with 200 and a text.
-pub(crate) fn hello()
--> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send> + Clone
-{
-    service_fn(|_: Request<()>| async { Ok(Response::new("hello".to_owned())) })
-}
-
 pub(crate) type BoxedService =
     tower::util::BoxCloneService<Request<()>, Response<String>, Infallible>;
 
@@ -161,66 +155,6 @@ where
         statuses.push(send(layer, request()).await.status());
     }
     statuses
-}
-
-/// Returns the time of day in seconds.
-pub(crate) fn second() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .expect("a time after 1970")
-        .as_secs()
-}
-
-/// Returns what `work` returns in one tenth of a second of the system clock. Some header formats
-/// show the time of a reset by that clock in whole seconds: it stays the same meanwhile when the
-/// reset is a whole number of tenths away.
-pub(crate) async fn in_one_tenth<T>(mut work: impl AsyncFnMut() -> T) -> T {
-    let tenth = || {
-        SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap()
-            .as_millis()
-            / 100
-    };
-    loop {
-        let began = tenth();
-        let done = work().await;
-        if tenth() == began {
-            return done;
-        }
-    }
-}
-
-pub(crate) fn request() -> Request<()> {
-    Request::new(())
-}
-
-/// Returns a request with one header.
-pub(crate) fn request_with(name: &str, value: &str) -> Request<()> {
-    Request::builder().header(name, value).body(()).unwrap()
-}
-
-/// Returns the value of a header that must not have more than one line.
-pub(crate) fn header<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
-    let mut lines = response.headers().get_all(name).iter();
-    let line = lines.next()?;
-    assert!(lines.next().is_none(), "{name} has more than one line");
-    Some(line.to_str().unwrap())
-}
-
-/// Listens on a free port.
-pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    (listener, address)
-}
-
-/// Serves a router on a free port, with the addresses of the peers.
-pub(crate) async fn serve(router: Router) -> SocketAddr {
-    let (listener, address) = listen().await;
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    tokio::spawn(async move { axum::serve(listener, service).await });
-    address
 }
 
 /// Stores the fields of all log events.
@@ -274,60 +208,4 @@ pub(crate) async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<St
         .filter(|line| line.contains(text))
         .cloned()
         .collect()
-}
-
-#[cfg(feature = "metrics")]
-pub(crate) mod recorder {
-    use std::collections::BTreeMap;
-
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-
-    /// Stores all time series of a test by their names and labels.
-    pub(crate) struct Series(pub(crate) BTreeMap<String, DebugValue>);
-
-    impl Series {
-        /// Runs `work` with a recorder of its own.
-        pub(crate) fn of(work: impl Future<Output = ()>) -> Self {
-            let recorder = DebuggingRecorder::new();
-            let snapshotter = recorder.snapshotter();
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .build()
-                .unwrap();
-            metrics::with_local_recorder(&recorder, || runtime.block_on(work));
-            let series = snapshotter
-                .snapshot()
-                .into_vec()
-                .into_iter()
-                .map(|(key, _, _, value)| {
-                    let labels: Vec<_> = key
-                        .key()
-                        .labels()
-                        .map(|label| format!("{}={}", label.key(), label.value()))
-                        .collect();
-                    (format!("{} {}", key.key().name(), labels.join(" ")), value)
-                });
-            Self(series.collect())
-        }
-
-        /// Returns the value of a counter.
-        pub(crate) fn count(&self, name: &str) -> u64 {
-            match self.0.get(name) {
-                Some(DebugValue::Counter(count)) => *count,
-                other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
-            }
-        }
-
-        /// Asserts the values of counters: a line for each, with its name, its labels and its value.
-        pub(crate) fn assert_counts(&self, expected: &str) {
-            for line in expected
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty())
-            {
-                let (name, value) = line.rsplit_once(' ').unwrap();
-                assert_eq!(self.count(name).to_string(), value, "{name}");
-            }
-        }
-    }
 }

@@ -579,7 +579,7 @@ fn a_limited_socket_can_be_sent_and_fused_as_the_socket_of_axum() {
 #[cfg(feature = "metrics")]
 #[test]
 fn messages_are_counted_as_requests_are() {
-    let series = recorder::Series::of(async {
+    let series = tollgate_tests::Series::of(async {
         let (mut socket, client) = pipe(RequestLimiter::new(Limiter::new(still(), TWO), "a"));
         client.send(&["0", "1", "2"]);
         drop(client.sends);

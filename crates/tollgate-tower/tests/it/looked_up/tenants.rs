@@ -173,7 +173,7 @@ mod metrics {
     use tollgate_tower::{LimiterSource, MetricLabels};
 
     use super::*;
-    use crate::support::recorder::Series;
+    use tollgate_tests::Series;
 
     #[test]
     fn decisions_are_counted_by_the_policies_that_were_looked_up() {
