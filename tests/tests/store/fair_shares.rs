@@ -57,9 +57,9 @@ async fn customers_get_shares_by_their_weights_and_the_whole_limit_together() {
         let customers = [of("one", 1), of("two", 2), of("four", 4)];
         let admitted = admitted(&limiter, &clock, customers).await;
         let sum: u64 = admitted.iter().sum();
-        // How customers fall into the rows of the sketch is drawn anew in each process, and a part of a
-        // burst goes by while a share is measured.
-        assert!((970..=1_010).contains(&sum), "{admitted:?}");
+        // It is 990 of 1000, and up to three less where customers share rows of the sketch, whose hashes
+        // are drawn for each limiter.
+        assert!((985..=1_010).contains(&sum), "{admitted:?}");
         for (part, weight) in admitted.into_iter().zip([1, 2, 4]) {
             let ideal = sum * weight / 7;
             assert!(part.abs_diff(ideal) * 10 < ideal * 2, "{admitted:?}");
