@@ -1,4 +1,4 @@
-//! What a limiter decides without its store, for each kind of check. That a server which is away, refuses or is late
+//! The answers of a limiter without its store, for each kind of check. That a server which is away, refuses or is late
 //! counts as such is in `faults.rs`, `refusing_servers.rs` and `silent_server.rs`; the log is in `telemetry/outage_log.rs`.
 
 use tollgate::{

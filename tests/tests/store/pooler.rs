@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota};
 use tollgate_postgres::{Durability, PostgresStore};
-use tollgate_test_support::{PATIENCE, client, patient_limiter};
+use tollgate_test_support::{PATIENCE, client, decided, patient_limiter};
 use tollgate_tests::{PgBouncer, PostgresServer, pgbouncer::keeps_statements, wait};
 
 /// The settings that the store has in sessions of its own, and the lines of `docs/postgres.md` for a
@@ -103,19 +103,9 @@ async fn a_pooler_hands_no_setting_of_the_store_to_the_application() {
     }
 }
 
-#[tokio::test]
-async fn behind_a_pooler_the_settings_are_those_of_the_role() {
-    let (server, client) = server().await;
-    let pooler = PgBouncer::start(&server, 1, &["limits"]);
-    let limiter = limiter(store(pooler.url("limits")).await);
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let seen = seen(&client).await;
+/// Asserts that each session of the store has its settings.
+async fn has_our_settings(client: &Client) {
+    let seen = seen(client).await;
     let expected = settings(|(_, _, ours)| ours);
     assert!(
         !seen.is_empty() && seen.iter().all(|seen| *seen == expected),
@@ -123,24 +113,22 @@ async fn behind_a_pooler_the_settings_are_those_of_the_role() {
     );
 }
 
+#[tokio::test]
+async fn behind_a_pooler_the_settings_are_those_of_the_role() {
+    let (server, client) = server().await;
+    let pooler = PgBouncer::start(&server, 1, &["limits"]);
+    let limiter = limiter(store(pooler.url("limits")).await);
+    assert!(decided(&limiter, "acme").await.is_allowed());
+    has_our_settings(&client).await;
+}
+
 /// The pair: without a pooler, a session has the settings, whoever the user is.
 #[tokio::test]
 async fn a_session_of_the_store_alone_has_the_settings() {
     let (server, client) = server().await;
     let limiter = limiter(store(server.url()).await);
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let seen = seen(&client).await;
-    let expected = settings(|(_, _, ours)| ours);
-    assert!(
-        !seen.is_empty() && seen.iter().all(|seen| *seen == expected),
-        "{seen:?}"
-    );
+    assert!(decided(&limiter, "acme").await.is_allowed());
+    has_our_settings(&client).await;
 }
 
 /// A pooler from 1.21 on keeps prepared statements, and an older one loses them with its session.

@@ -10,8 +10,8 @@ use tollgate::{
 };
 use tollgate_postgres::{Durability, PostgresStore, PostgresStoreBuilder, schema};
 use tollgate_test_support::{
-    Dice, PATIENCE, POSTGRES, START_US, churn, client, new_table, patient_limiter, policies,
-    remaining,
+    Dice, PATIENCE, POSTGRES, START_US, churn, client, decided, new_table, patient_limiter,
+    policies, remaining,
 };
 use tollgate_tests::{Mode, PostgresServer, Proxy, wait};
 
@@ -222,13 +222,7 @@ async fn expired_rows_are_removed() {
     let decisions = in_order(checks.collect()).await;
     assert!(decisions.iter().all(|decision| decision.is_allowed()));
     clock.advance(Duration::from_secs(3_600));
-    assert!(
-        limiter
-            .check("later")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&limiter, "later").await.is_allowed());
     let client = client(&POSTGRES).await;
     let count = format!("SELECT count(*) FROM {table} {OF_KEYS}");
     wait::until_async("the expired rows to be removed", PATIENCE, async || {
@@ -293,13 +287,7 @@ async fn a_table_is_made_by_a_migration_by_a_call_or_by_the_first_use() {
         tollgate::open(&url).expect("a store"),
     ] {
         let limiter = patient_limiter(store, daily(2));
-        assert!(
-            limiter
-                .check("acme")
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(decided(&limiter, "acme").await.is_allowed());
     }
 }
 
@@ -543,13 +531,7 @@ async fn a_table_that_is_locked_is_late_and_is_asked_again_when_it_is_free() {
     let table = new_table();
     let store = builder(&table).connect().await.expect("a store");
     let patient = closed(store.clone(), PATIENCE);
-    assert!(
-        patient
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&patient, "acme").await.is_allowed());
     let client = client(&POSTGRES).await;
     let lock = format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
     client.batch_execute(&lock).await.expect("a lock");
@@ -664,13 +646,7 @@ async fn a_killed_server_keeps_the_counts_of_a_logged_table_alone() {
         let store = store.connect().await.expect("a store");
         let limiter = patient_limiter(store.clone(), daily(10));
         for _ in 0..4 {
-            assert!(
-                limiter
-                    .check("acme")
-                    .await
-                    .expect("a decision")
-                    .is_allowed()
-            );
+            assert!(decided(&limiter, "acme").await.is_allowed());
         }
         limiters.push((store, limiter));
     }

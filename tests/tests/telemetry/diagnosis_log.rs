@@ -2,7 +2,7 @@
 //! to a server that can decide nothing.
 
 use tollgate::{Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_test_support::{PATIENCE, decided, patient_limiter};
 use tollgate_tests::{Log, RedisServer, wait};
 
 #[tokio::test]
@@ -58,12 +58,6 @@ async fn a_server_in_order_is_asked_for_nothing_by_a_store_that_was_opened() {
     let server = RedisServer::start();
     let store = RedisStore::open(server.url()).expect("a store");
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(5)));
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    assert!(decided(&limiter, "acme").await.is_allowed());
     assert_eq!((server.calls("role"), server.calls("eval")), (0, 1));
 }

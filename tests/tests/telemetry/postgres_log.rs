@@ -3,7 +3,7 @@
 
 use tollgate::{Limiter, Outage, Policy, Quota};
 use tollgate_postgres::PostgresStore;
-use tollgate_test_support::PATIENCE;
+use tollgate_test_support::{PATIENCE, decided};
 use tollgate_tests::{
     Log, LyingPostgres,
     lying_postgres::{Asked, Lie, complete, message, report},
@@ -85,13 +85,7 @@ async fn a_connection_that_the_server_ends_says_why() {
     server.set(|asked| {
         matches!(asked, Asked::Rows(..)).then(|| Lie::Bytes(message(b'x', b"garbage")))
     });
-    assert!(
-        limiter
-            .check("acme")
-            .await
-            .expect("a decision")
-            .is_degraded()
-    );
+    assert!(decided(&limiter, "acme").await.is_degraded());
     server.set(|_| None);
     wait::until_async("the store to decide", PATIENCE, async || {
         let decision = limiter.check("acme").await;
