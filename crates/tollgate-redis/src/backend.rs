@@ -211,6 +211,27 @@ impl Backend {
         self.call(key, deadline, write).await
     }
 
+    /// Runs a script over the states of a check. `pack` writes the arguments behind their keys.
+    pub(super) async fn run_over(
+        &self,
+        check: Check<'_>,
+        script: &Script,
+        pack: impl Fn(&Server, &mut Cmd),
+    ) -> Result<Value, Error> {
+        let Check {
+            policies,
+            key,
+            deadline,
+            ..
+        } = check;
+        let (branch, keys) = (policies.first_branch(key), policies.shape().keys());
+        let fill = |server: &Server, command: &mut Cmd| {
+            server.add_keys([(policies, key)], command);
+            pack(server, command);
+        };
+        self.run(branch, deadline, script, keys, fill).await
+    }
+
     /// Runs a script on the record of a reservation.
     ///
     /// The call is sent a second time when the connection broke: the record makes sure that it

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use redis::Cmd;
 use smallvec::SmallVec;
 
 use super::{
@@ -185,32 +186,15 @@ impl Store for RedisStore {
         let asked_us = Decision::here_us(check.deadline.map_or_else(runtime::now, Deadline::start));
         let inner = Arc::clone(&self.0);
         StoreFuture::pending(async move {
-            let (
-                Check {
-                    policies,
-                    key,
-                    deadline,
-                    ..
-                },
-                charge,
-            ) = (kept.check(), kept.check().charge());
-            let (script, keys) = (
-                policies.shape().look(charge.is_capped()),
-                policies.shape().keys(),
-            );
-            let reply = inner.backend.run(
-                policies.first_branch(key),
-                deadline,
-                script,
-                keys,
-                |server, command| {
-                    server.add_keys([(policies, key)], command);
-                    command.arg(&*protocol::pack(server.now(), charge, policies));
-                    if policies.is_tagged() {
-                        command.arg("");
-                    }
-                },
-            );
+            let (check, charge) = (kept.check(), kept.check().charge());
+            let policies = check.policies;
+            let script = policies.shape().look(charge.is_capped());
+            let reply = inner.backend.run_over(check, script, |server, command| {
+                command.arg(&*protocol::pack(server.now(), charge, policies));
+                if policies.is_tagged() {
+                    command.arg("");
+                }
+            });
             protocol::decision(policies, charge, asked_us, &reply.await?)
         })
     }
@@ -250,37 +234,19 @@ impl Store for RedisStore {
         let since = decision.and_then(Decision::age_us).unwrap_or(0);
         let (inner, kept) = (Arc::clone(&self.0), check.keep());
         StoreFuture::pending(async move {
-            let (
-                Check {
-                    policies,
-                    key,
-                    deadline,
-                    ..
-                },
-                charge,
-            ) = (kept.check(), kept.check().charge());
-            let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
-            let reply = inner.backend.run(
-                policies.first_branch(key),
-                deadline,
-                script,
-                keys,
-                |server, command| {
-                    server.add_keys([(policies, key)], command);
-                    let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
-                    let ahead = |at: usize| ahead.get(at).copied().flatten();
-                    command.arg(&*protocol::pack_refund(
-                        server.now(),
-                        charge,
-                        spent,
-                        policies,
-                        is_capped,
-                        ahead,
-                    ));
-                },
-            );
-            let reply = reply.await;
-            inner.backend.forget(key);
+            let (check, charge) = (kept.check(), kept.check().charge());
+            let policies = check.policies;
+            let script = policies.shape().refund(is_capped);
+            let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
+            let ahead = |at: usize| ahead.get(at).copied().flatten();
+            let pack = |server: &Server, command: &mut Cmd| {
+                let now = server.now();
+                command.arg(&*protocol::pack_refund(
+                    now, charge, spent, policies, is_capped, ahead,
+                ));
+            };
+            let reply = inner.backend.run_over(check, script, pack).await;
+            inner.backend.forget(check.key);
             reply.map(drop)
         })
     }
@@ -368,26 +334,21 @@ impl Store for RedisStore {
         if let Some(refusal) = self.backend().refusal(request.key, request.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
-        let (inner, policy, key) = (
-            Arc::clone(&self.0),
-            request.policy.clone(),
-            request.key.clone(),
-        );
-        let (deadline, replica) = (request.deadline, request.replica.to_le_bytes());
-        let packed = protocol::pack_permits(-1.0, &request);
+        let (inner, kept) = (Arc::clone(&self.0), request.keep());
         StoreFuture::pending(async move {
-            let reply =
-                inner
-                    .backend
-                    .run(&key, deadline, Script::permits(), 1, |server, command| {
-                        server.add_permit_key(policy.name(), &key, command);
-                        // The first number is the time. A server that forbids its clock gets the
-                        // time of the process.
-                        let mut packed = packed;
-                        packed[..8].copy_from_slice(&server.now().to_le_bytes());
-                        command.arg(&packed).arg(&replica);
-                    });
-            protocol::permit_grant(&reply.await?)
+            let request = kept.request();
+            let (key, deadline) = (request.key, request.deadline);
+            let fill = |server: &Server, command: &mut Cmd| {
+                server.add_permit_key(request.policy.name(), key, command);
+                command
+                    .arg(&protocol::pack_permits(server.now(), &request))
+                    .arg(&request.replica.to_le_bytes());
+            };
+            let reply = inner
+                .backend
+                .run(key, deadline, Script::permits(), 1, fill)
+                .await;
+            protocol::permit_grant(&reply?)
         })
     }
 

@@ -1,4 +1,4 @@
-//! What stores outside of the process share: whether a server answers, denials that are remembered,
+//! Provides what stores outside of the process share: whether a server answers, denials that are remembered,
 //! processes that count themselves, users and passwords that change, and a store over anything that
 //! keeps bytes.
 //!

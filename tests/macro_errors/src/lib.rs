@@ -1,4 +1,4 @@
-//! What the compiler says about a wrong attribute `tollgate::limited`. The attribute on functions of
+//! The messages of the compiler about a wrong attribute `tollgate::limited`. The attribute on functions of
 //! all shapes is tested in `tests/macros`.
 //!
 //! A crate of its own: trybuild compiles once more what this crate depends on.

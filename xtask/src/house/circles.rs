@@ -18,22 +18,13 @@ use super::{entries, read, root, written};
 /// The folders of the workspace that hold crates.
 const FOLDERS: [&str; 3] = ["crates", "tools", "."];
 
-/// Rooms that consist of rooms.
-const HOUSES: [&str; 1] = ["crates/tollgate-redis/src/"];
-
 /// Re-exports of re-exports are followed this far; a longer chain is a circle of `use` items, which
 /// rustc rejects.
 const DEEPEST: usize = 32;
 
 /// Returns the room of a file, as the beginning of its path.
 fn room(file: &str) -> &str {
-    let outer = HOUSES
-        .iter()
-        .find(|house| file.starts_with(**house))
-        .map(|house| house.len());
-    let outer = outer
-        .or_else(|| file.find("src/").map(|at| at + "src/".len()))
-        .unwrap_or_default();
+    let outer = file.find("src/").map_or(0, |at| at + "src/".len());
     let inner = &file[outer..];
     let end = inner
         .find('/')

@@ -1,4 +1,4 @@
-//! Which states a command asks for, and how a server selects them.
+//! The states that a command asks for, and the pattern by which a server selects them.
 //! All that the server has are gone through in `scan.rs`.
 
 use super::state_key::StateKey;

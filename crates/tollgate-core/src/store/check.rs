@@ -195,7 +195,7 @@ impl Eq for Check<'_> {}
 /// A `KeptCheck` without a type parameter is any of them.
 pub struct KeptCheck<T: ?Sized = dyn Send + Sync>(Arc<Kept<T>>);
 
-/// What [`KeptCheck`] shares.
+/// Holds what the clones of a [`KeptCheck`] share.
 struct Kept<T: ?Sized> {
     policies: PolicySet,
     key: Key,

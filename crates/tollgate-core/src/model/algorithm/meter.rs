@@ -1,4 +1,4 @@
-//! What stores and callers see of a state: its bytes, and the numbers that are derived from words.
+//! The face of a state to stores and callers: its bytes, and the numbers that are derived from words.
 //! How a state decides is in `decide.rs`, and what changes it later in `adjust.rs`. Nothing here is
 //! of one algorithm: each has its own file. The choice among them is made in `state.rs`.
 

@@ -19,9 +19,28 @@ use super::{
 };
 use crate::{Policy, model::charge::Ask};
 
-/// The state of one policy for one key.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum State {
+/// Makes the enum of the states of all algorithms.
+macro_rules! states {
+    ($($(#[$cfg:meta])? $Variant:ident($State:ident),)*) => {
+        /// The state of one policy for one key.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) enum State {
+            $($(#[$cfg])? $Variant($State),)*
+        }
+
+        $(
+            $(#[$cfg])?
+            impl From<$State> for State {
+                #[inline]
+                fn from(state: $State) -> Self {
+                    Self::$Variant(state)
+                }
+            }
+        )*
+    };
+}
+
+states! {
     TokenBucket(TokenBucketState),
     IntervalBucket(IntervalBucketState),
     LeakyBucket(Bucket),
@@ -103,33 +122,6 @@ macro_rules! by_algorithm {
     };
 }
 pub(super) use by_algorithm;
-
-/// Makes a [`State`] of the state of each algorithm.
-macro_rules! from {
-    ($($(#[$cfg:meta])? $Variant:ident($State:ident),)*) => {$(
-        $(#[$cfg])?
-        impl From<$State> for State {
-            #[inline]
-            fn from(state: $State) -> Self {
-                Self::$Variant(state)
-            }
-        }
-    )*};
-}
-
-from! {
-    TokenBucket(TokenBucketState),
-    IntervalBucket(IntervalBucketState),
-    LeakyBucket(Bucket),
-    FixedWindow(FixedWindowState),
-    #[cfg(feature = "calendar")]
-    CalendarWindow(CalendarWindowState),
-    WindowFromFirstHit(WindowFromFirstHitState),
-    SlidingWindow(SlidingWindowState),
-    SlidingBuckets(SlidingBucketsState),
-    SlidingLog(SlidingLogState),
-    Lockout(LockoutState),
-}
 
 /// A state that was brought to the current time and the current quota.
 #[derive(Clone, Debug)]

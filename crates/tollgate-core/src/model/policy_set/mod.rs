@@ -74,9 +74,6 @@ struct ReplicaShare {
     policies: PolicySet,
 }
 
-/// The most leased policies of a set. A script may have 200 local variables.
-const MAX_LEASED: usize = 4;
-
 impl PolicySet {
     /// The most policies of a set.
     ///
@@ -93,7 +90,8 @@ impl PolicySet {
     pub const MAX_POLICIES: usize = MAX_POLICIES;
 
     /// The most policies of a set whose policies are [leased](Policy::leased).
-    pub const MAX_LEASED: usize = MAX_LEASED;
+    // A script may have 200 local variables.
+    pub const MAX_LEASED: usize = 4;
 
     /// Creates a set of policies that are known only at run time.
     ///
@@ -136,9 +134,10 @@ impl PolicySet {
                 policies.len()
             )));
         }
-        if leased > MAX_LEASED {
+        if leased > Self::MAX_LEASED {
             return Err(Error::config(format!(
-                "leased policies must be 1 to {MAX_LEASED} in a set, got {leased}"
+                "leased policies must be 1 to {} in a set, got {leased}",
+                Self::MAX_LEASED
             )));
         }
         Ok(Self::of(policies))

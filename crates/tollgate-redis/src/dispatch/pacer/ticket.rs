@@ -1,4 +1,4 @@
-//! What a batch under way knows of its leaving. What is made of its answer is in the files beside.
+//! The ticket of a batch under way, which knows when it left. What is made of its answer is in the files beside.
 
 use std::time::{Duration, Instant};
 
