@@ -121,7 +121,14 @@ pub(super) struct Part {
     /// The decision is only counted.
     pub(super) is_shadow: bool,
     /// The layer enforces the limit for the key.
-    pub(super) is_enforced: bool,
+    applies: bool,
+}
+
+impl Part {
+    /// Returns whether the decision has a part in the answer of the layer.
+    pub(super) fn is_enforced(&self) -> bool {
+        self.applies && !self.is_shadow
+    }
 }
 
 impl JointDecision {
@@ -214,7 +221,7 @@ impl JointDecision {
         self.parts.push(Part {
             charged,
             is_shadow,
-            is_enforced: true,
+            applies: true,
         });
         self
     }
@@ -223,7 +230,7 @@ impl JointDecision {
     pub(super) fn enforce(&mut self, applies: impl Fn(&Key) -> bool) {
         self.parts
             .iter_mut()
-            .for_each(|part| part.is_enforced = applies(&part.charged.key));
+            .for_each(|part| part.applies = applies(&part.charged.key));
     }
 
     /// Returns whether the request may pass.
@@ -235,7 +242,8 @@ impl JointDecision {
     /// Returns the decisions in the order in which they were added, without those of
     /// [`with_shadow`](Self::with_shadow).
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.parts().map(|part| &part.charged.decision)
+        let parts = self.parts.iter().filter(|part| !part.is_shadow);
+        parts.map(|part| &part.charged.decision)
     }
 
     /// Returns all decisions, also those that are only counted.
@@ -243,14 +251,10 @@ impl JointDecision {
         &self.parts
     }
 
-    /// Returns the decisions that have a part in the answer.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.parts.iter().filter(|part| !part.is_shadow)
-    }
-
     /// Returns the decisions that have a part in the answer of the layer.
-    pub(super) fn enforced(&self) -> impl Iterator<Item = &Part> {
-        self.parts().filter(|part| part.is_enforced)
+    pub(super) fn enforced(&self) -> impl Iterator<Item = &Decision> {
+        let parts = self.parts.iter().filter(|part| part.is_enforced());
+        parts.map(|part| &part.charged.decision)
     }
 
     /// Returns how long an allowed request waits for its turn in all
@@ -260,7 +264,7 @@ impl JointDecision {
             return Duration::ZERO;
         }
         self.enforced()
-            .map(|part| part.charged.decision.delay())
+            .map(Decision::delay)
             .max()
             .unwrap_or_default()
     }

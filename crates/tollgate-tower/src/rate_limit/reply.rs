@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate_core::{Cost, Costs, Decision, Error, ErrorKind, Key, reservation::Reservation};
+use tollgate_core::{Cost, Decision, Error, ErrorKind, reservation::Reservation};
 
 use crate::{
     charge::{Charge, Charged},
@@ -16,15 +16,14 @@ use crate::{
     metrics::LabelIndex,
     outer_layers::OuterWait,
     rate_limit::{
-        joint::{JointDecision, Part},
+        joint::JointDecision,
         limits::{LimitRef, Profile, Steps},
         options::RequestLimiterSource,
         request::{Admission, Asked, Extras, RequestContext, StepVerdict},
-        request_limiter::{LimitedRequest, RequestLimiter},
+        request_limiter::RequestLimiter,
         reservation::MeteredReservation,
     },
     rejection::{Reason, Rejection, add_headers},
-    rpc::RpcName,
 };
 
 /// A decision that denies a request, and what the layer keeps for its policies.
@@ -58,16 +57,9 @@ impl<B: 'static> Steps<'_, B> {
         } = context;
         let profile = limit.get(&limits.fixed).profile;
         let details = limits.details(key.as_deref());
-        let decisions = options
-            .exposes_decisions
-            .then(|| Decisions::append(decision, &mut parts.extensions));
-        limits.record_decision(
-            profile,
-            decision,
-            labels,
-            &limits.rpc_name(parts),
-            is_shadow,
-        );
+        let decisions = self.expose_decision(decision, parts);
+        let rpc = limits.rpc_name(parts);
+        limits.record_decision(profile, decision, labels, &rpc, is_shadow);
         if decision.is_denied() && !is_shadow {
             let reason = Reason::of_denial(decision);
             return StepVerdict::Reject(self.reject(
@@ -108,22 +100,29 @@ impl<B: 'static> Steps<'_, B> {
         if context.is_shadow {
             self.expose_limiter(context, parts);
         }
-        if is_misconfigured {
-            let error = KeyError::misconfigured(error.to_string());
-            return self.undecided(
-                Reason::Misconfigured(&error),
-                None,
-                context.is_shadow,
-                parts,
-            );
-        }
         let profile = context.limit.get(&self.limits.fixed).profile;
-        self.undecided(
-            Reason::of_error(error),
-            Some(profile),
-            context.is_shadow,
-            parts,
-        )
+        let profile = (!is_misconfigured).then_some(profile);
+        self.without_decision(error, is_misconfigured, profile, context.is_shadow, parts)
+    }
+
+    /// Turns an error into a verdict: that of a wrong set-up, or that of a store without an answer.
+    #[cold]
+    pub(super) fn without_decision(
+        self,
+        error: &Error,
+        is_misconfigured: bool,
+        profile: Option<&Profile>,
+        is_shadow: bool,
+        parts: &mut Parts,
+    ) -> StepVerdict<B> {
+        let of_set_up;
+        let reason = if is_misconfigured {
+            of_set_up = KeyError::misconfigured(error.to_string());
+            Reason::Misconfigured(&of_set_up)
+        } else {
+            Reason::of_error(error)
+        };
+        self.undecided(reason, profile, is_shadow, parts)
     }
 
     /// Turns the result of a reservation into a verdict. A request that is admitted has a meter.
@@ -155,53 +154,34 @@ impl<B: 'static> Steps<'_, B> {
         let joint = match result {
             Ok(Some(joint)) => joint,
             Ok(None) => return self.exempt(parts),
-            Err(error) if error.kind() == ErrorKind::Config => {
-                return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
-            }
             Err(error) => {
-                return self.undecided(
-                    Reason::of_error(&error),
-                    None,
-                    limits.is_shadow_without_key(),
-                    parts,
-                );
+                let is_misconfigured = error.kind() == ErrorKind::Config;
+                let is_shadow = limits.is_shadow_without_key();
+                return self.without_decision(&error, is_misconfigured, None, is_shadow, parts);
             }
         };
         if let Some((key, reason)) = joint.refused() {
             return self.undecided(reason, None, limits.is_shadow(key), parts);
         }
-        let (labels, rpc) = (
-            LabelIndex::of(parts, &limits.gate.labels),
-            limits.rpc_name(parts),
-        );
-        let profile_of = |part: &Part| limits.profile_of(part.charged.decision.policies());
+        let labels = LabelIndex::of(parts, &limits.gate.labels);
+        let (mut enforced, mut decisions) = (Enforced::new(), None);
         for part in joint.all() {
-            let is_shadow = part.is_shadow || !part.is_enforced;
-            limits.record_decision(
-                &profile_of(part),
-                &part.charged.decision,
-                labels,
-                &rpc,
-                is_shadow,
-            );
-        }
-        let mut decisions = None;
-        if options.exposes_decisions {
-            for decision in joint.decisions() {
-                decisions = Some(Decisions::append(decision, &mut parts.extensions));
+            let decision = &part.charged.decision;
+            let profile = limits.profile_of(decision.policies());
+            let (is_shadow, rpc) = (!part.is_enforced(), limits.rpc_name(parts));
+            limits.record_decision(&profile, decision, labels, &rpc, is_shadow);
+            if !part.is_shadow {
+                decisions = self.expose_decision(decision, parts);
+            }
+            if !is_shadow {
+                enforced.push((decision, profile));
             }
         }
         let details = limits.details(None);
-        let enforced: Enforced<'_> = joint
-            .enforced()
-            .map(|part| (&part.charged.decision, profile_of(part)))
-            .collect();
         // A denial without decisions is of no key.
-        let has_key = joint.parts().next().is_some();
-        let denies = if has_key {
-            !enforced.is_empty()
-        } else {
-            !limits.is_shadow_without_key()
+        let denies = match joint.decisions().next() {
+            Some(_) => !enforced.is_empty(),
+            None => !limits.is_shadow_without_key(),
         };
         if !joint.is_allowed() && denies {
             return self.deny_joint(enforced, &details, parts, labels);
@@ -254,6 +234,13 @@ impl<B: 'static> Steps<'_, B> {
             parts,
             labels,
         ))
+    }
+
+    /// Appends a decision to those of the outer layers, where the layer exposes its decisions.
+    #[inline]
+    fn expose_decision(self, decision: &Decision, parts: &mut Parts) -> Option<Decisions> {
+        let exposes = self.limits.options.exposes_decisions;
+        exposes.then(|| Decisions::append(decision, &mut parts.extensions))
     }
 
     /// Returns the header fields of a decision that does not deny the request, and stores its wait
@@ -357,40 +344,14 @@ impl<B: 'static> Steps<'_, B> {
     #[inline]
     fn expose_limiter(self, context: &RequestContext, parts: &mut Parts) {
         if let (Some(source), Some(key)) = (self.limits.options.request_limiter, &context.key) {
-            let limiter = self.request_limiter(source, key, context, parts);
+            let limit = match source {
+                RequestLimiterSource::Same => context.limit.clone(),
+                RequestLimiterSource::At(own) => LimitRef::Fixed(own),
+            };
+            let key = (**key).clone();
+            let limiter = RequestLimiter::of(self.limits, limit, key, context.labels, parts);
             parts.extensions.insert(limiter);
         }
-    }
-
-    fn request_limiter(
-        self,
-        source: RequestLimiterSource,
-        key: &Key,
-        context: &RequestContext,
-        parts: &Parts,
-    ) -> RequestLimiter {
-        let limit = match source {
-            RequestLimiterSource::Same => context.limit.clone(),
-            RequestLimiterSource::At(own) => LimitRef::Fixed(own),
-        };
-        // The names appear in debug logs alone, so they are copied only for those.
-        let is_logged = tracing::enabled!(tracing::Level::DEBUG);
-        let rpc = if is_logged {
-            self.limits.rpc_name(parts).into_owned()
-        } else {
-            RpcName::NONE
-        };
-        let limiter = limit.get(&self.limits.fixed).limiter;
-        let rank = self.limits.ranked(Costs::new(Cost::ZERO), parts, limiter);
-        let (limits, key, labels) = (Arc::clone(self.limits), key.clone(), context.labels);
-        RequestLimiter::of_layer(LimitedRequest {
-            limits,
-            limit,
-            key,
-            rank,
-            labels,
-            rpc,
-        })
     }
 
     /// Builds the response to a rejected request.

@@ -1,5 +1,5 @@
 //! Charges further units for a request that a layer has admitted.
-//! The layer that hands it out is in `reply.rs`; messages of a WebSocket are charged with it in
+//! When a layer hands it out is in `reply.rs`; messages of a WebSocket are charged with it in
 //! `ws/`.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::Request;
+use http::{Request, request::Parts};
 use tollgate_core::{
     Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, Store,
     store::{Check, CheckFuture},
@@ -15,7 +15,6 @@ use tollgate_core::{
 
 use crate::{
     gate::GateOptions,
-    labels::MetricLabels,
     metrics::LabelIndex,
     rate_limit::{
         limits::{LimitRef, Limits},
@@ -73,14 +72,14 @@ pub struct RequestLimiter {
 
 /// Stores what the checks of one request need.
 #[derive(Clone)]
-pub(super) struct LimitedRequest {
-    pub(super) limits: Arc<Limits>,
-    pub(super) limit: LimitRef,
-    pub(super) key: Key,
+struct LimitedRequest {
+    limits: Arc<Limits>,
+    limit: LimitRef,
+    key: Key,
     /// Has the rank of the request, and no cost.
-    pub(super) rank: Costs,
-    pub(super) labels: LabelIndex,
-    pub(super) rpc: RpcName<Box<str>>,
+    rank: Costs,
+    labels: LabelIndex,
+    rpc: RpcName<Box<str>>,
 }
 
 /// Decides in place of a limiter, for requests that have none. A cost of zero fits, and spends
@@ -121,22 +120,37 @@ impl RequestLimiter {
         let gate = GateOptions::new().respond_with(());
         let limits = Arc::new(Limits::new(limiter.into(), Options::default(), gate));
         let (none, ()) = Request::new(()).into_parts();
-        let (limit, labels) = (
-            LimitRef::Fixed(0),
-            LabelIndex::of(&none, &MetricLabels::default()),
-        );
-        let (key, rank, rpc) = (key.into(), Costs::new(Cost::ZERO), RpcName::NONE);
-        Self::of_layer(LimitedRequest {
-            limits,
+        let labels = LabelIndex::of(&none, &limits.gate.labels);
+        Self::of(&limits, LimitRef::Fixed(0), key.into(), labels, &none)
+    }
+
+    /// Creates the limiter of a request with this key and these labels.
+    // Not inlined: few layers hand it out, and the others would pay for the larger stack frame.
+    #[inline(never)]
+    pub(super) fn of(
+        limits: &Arc<Limits>,
+        limit: LimitRef,
+        key: Key,
+        labels: LabelIndex,
+        parts: &Parts,
+    ) -> Self {
+        // The names appear in debug logs alone, so they are copied only for those.
+        let is_logged = tracing::enabled!(tracing::Level::DEBUG);
+        let rpc = if is_logged {
+            limits.rpc_name(parts).into_owned()
+        } else {
+            RpcName::NONE
+        };
+        let limiter = limit.get(&limits.fixed).limiter;
+        let rank = limits.ranked(Costs::new(Cost::ZERO), parts, limiter);
+        let limited = LimitedRequest {
+            limits: Arc::clone(limits),
             limit,
             key,
             rank,
             labels,
             rpc,
-        })
-    }
-
-    pub(super) fn of_layer(limited: LimitedRequest) -> Self {
+        };
         Self {
             limited: Some(limited),
             wait: None,

@@ -21,7 +21,7 @@ use tower_service::Service;
 
 use crate::{
     headers::{ResetFormat, number_value, wait_began},
-    key::{KeyError, KeyExtractor},
+    key::KeyExtractor,
     rate_limit::{
         joint::JointCheck,
         layer::{LayerState, RateLimitLayer},
@@ -294,7 +294,7 @@ async fn add_joint_states<B: 'static>(
         return rejected(steps.undecided(reason, None, limits.is_shadow(key), parts));
     }
     joint.enforce(|key| !limits.is_shadow(key));
-    for decision in joint.enforced().map(|part| &part.charged.decision) {
+    for decision in joint.enforced() {
         let (degraded, at) = (decision.degraded(), decision.decided_at());
         resources.add_all(steps, degraded, at, decision.states(), parts)?;
     }
@@ -308,12 +308,8 @@ fn unknown<B: 'static>(
     is_shadow: bool,
     parts: &mut Parts,
 ) -> Result<(), Response<B>> {
-    let misconfigured = KeyError::misconfigured(error.to_string());
-    let reason = match error.kind() {
-        ErrorKind::KeyLevels | ErrorKind::CrossSlot => Reason::Misconfigured(&misconfigured),
-        _ => Reason::of_error(error),
-    };
-    rejected(steps.undecided(reason, None, is_shadow, parts))
+    let is_misconfigured = matches!(error.kind(), ErrorKind::KeyLevels | ErrorKind::CrossSlot);
+    rejected(steps.without_decision(error, is_misconfigured, None, is_shadow, parts))
 }
 
 /// Returns the response of a rejection. A request that is admitted without a check has no limits.
