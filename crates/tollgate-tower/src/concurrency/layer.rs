@@ -10,7 +10,6 @@ use std::{
 use http::{Request, Response, request::Parts};
 use http_body::Body;
 use tollgate_core::permits::ConcurrencyLimiter;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
@@ -97,21 +96,7 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     }
 }
 
-impl<S, K, R> Layer<S> for ConcurrencyLayer<K, R> {
-    type Service = ConcurrencyLimit<S, K, R>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Gated::new(inner, self.clone())
-    }
-}
-
-impl<K, R> Clone for ConcurrencyLayer<K, R> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
-    }
-}
+crate::gate::is_layer!(ConcurrencyLayer<K, R>, shared);
 
 tollgate_core::debug_fields! { ConcurrencyLayer<K, R>: limiter = .shared.limiter, .. }
 

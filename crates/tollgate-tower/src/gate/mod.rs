@@ -114,8 +114,8 @@
 
 mod background;
 mod gated;
+mod layers;
 mod options;
-mod unbuilt;
 
 use std::{
     mem,
@@ -128,10 +128,10 @@ use tower_service::Service;
 pub use crate::metrics::DecisionCounters;
 pub use background::in_background;
 pub use gated::{Gated, ResponseFuture};
+pub use layers::{IsLayer, Unbuilt};
+pub(crate) use layers::{is_layer, is_no_layer};
 pub(crate) use options::FromParts;
 pub use options::GateOptions;
-pub(crate) use unbuilt::is_no_layer;
-pub use unbuilt::{IsLayer, Unbuilt};
 
 /// Decides on the requests of a service `S`, whose bodies are `B`.
 ///

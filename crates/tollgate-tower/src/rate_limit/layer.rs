@@ -7,7 +7,6 @@ use std::{
 };
 
 use http::{Request, Response, request::Parts};
-use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
@@ -140,21 +139,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     }
 }
 
-impl<S, K, R> Layer<S> for RateLimitLayer<K, R> {
-    type Service = RateLimit<S, K, R>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Gated::new(inner, self.clone())
-    }
-}
-
-impl<K, R> Clone for RateLimitLayer<K, R> {
-    fn clone(&self) -> Self {
-        Self {
-            state: Arc::clone(&self.state),
-        }
-    }
-}
+crate::gate::is_layer!(RateLimitLayer<K, R>, state);
 
 tollgate_core::debug_fields! { RateLimitLayer<K, R>: limits = .state.limits, .. }
 

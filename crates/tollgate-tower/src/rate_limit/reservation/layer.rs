@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use http::{Request, Response, request::Parts};
 use http_body::Body;
 use tollgate_core::Costs;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
@@ -136,21 +135,7 @@ impl<K, R> ReservationBuilder<K, R> {
 
 tollgate_core::debug_fields! { ReservationBuilder<K, R>: builder, options, .. }
 
-impl<S, K, R> Layer<S> for ReservationLayer<K, R> {
-    type Service = Reserve<S, K, R>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Gated::new(inner, self.clone())
-    }
-}
-
-impl<K, R> Clone for ReservationLayer<K, R> {
-    fn clone(&self) -> Self {
-        Self {
-            layer: self.layer.clone(),
-        }
-    }
-}
+crate::gate::is_layer!(ReservationLayer<K, R>, layer);
 
 tollgate_core::debug_fields! { ReservationLayer<K, R>: layer }
 

@@ -1,5 +1,6 @@
-//! The error of the compiler for a builder in the place of a layer.
-//! Builders themselves stand beside their layers.
+//! What is written alike for each layer of this crate: how it stands before a service, and the error
+//! of the compiler for its builder in the place of a layer.
+//! Layers and builders themselves stand beside their gates.
 
 /// Marks a builder that is a layer already. Nothing implements it: its error says that `build` is
 /// missing.
@@ -57,3 +58,25 @@ macro_rules! is_no_layer {
     };
 }
 pub(crate) use is_no_layer;
+
+/// Lets a gate be a layer: a handle whose clones share what is in its one field.
+macro_rules! is_layer {
+    ($Layer:ident<$($Of:ident),+>, $shared:ident) => {
+        impl<S, $($Of),+> tower_layer::Layer<S> for $Layer<$($Of),+> {
+            type Service = crate::gate::Gated<S, Self>;
+
+            fn layer(&self, inner: S) -> Self::Service {
+                crate::gate::Gated::new(inner, self.clone())
+            }
+        }
+
+        impl<$($Of),+> Clone for $Layer<$($Of),+> {
+            fn clone(&self) -> Self {
+                Self {
+                    $shared: self.$shared.clone(),
+                }
+            }
+        }
+    };
+}
+pub(crate) use is_layer;
