@@ -1,5 +1,5 @@
 //! The series of each rule and of the loads, in the recorder of the `metrics` facade.
-//! Which units count as near or over is decided in `usage.rs`.
+//! When they are counted is in `mod.rs`, and which units count as near or over in `usage.rs`.
 
 use std::{
     collections::HashMap,
@@ -27,20 +27,16 @@ const OTHER: &str = "other";
 /// The rules of overrides, whose descriptors are those of requests.
 const OVERRIDE: &str = "override";
 
-/// Stores the series of the rules of one handle. A name keeps its series when the rules are
-/// replaced.
+/// Stores the series of all names of rules, those of overrides, and those of loads.
 #[derive(Default)]
-pub(crate) struct RuleMetrics {
+pub(super) struct AllSeries {
     by_name: Mutex<HashMap<Box<str>, Arc<Series>>>,
-    of_overrides: OnceLock<Arc<Series>>,
-    loads: OnceLock<LoadSeries>,
+    of_overrides: OnceLock<Series>,
+    of_loads: OnceLock<LoadSeries>,
 }
 
-/// Remembers the series of one rule, so that a check needs no look-up.
-#[derive(Clone, Default)]
-pub(crate) struct RuleSeries(OnceLock<Arc<Series>>);
-
-struct Series {
+/// The series of one rule.
+pub(super) struct Series {
     units: Counter,
     within: Counter,
     near: Counter,
@@ -48,39 +44,17 @@ struct Series {
     shadow: Counter,
 }
 
-struct LoadSeries {
+/// The series of the loads of rules.
+pub(super) struct LoadSeries {
     succeeded: Counter,
     failed: Counter,
     is_refused: Gauge,
 }
 
-impl RuleMetrics {
-    /// Counts units of the rule that has this name and these series.
-    pub(crate) fn record(&self, series: &RuleSeries, name: &str, usage: Usage) {
-        series.0.get_or_init(|| self.series(name)).record(usage);
-    }
-
-    /// Counts units of a limit that the request brought along.
-    pub(crate) fn record_override(&self, usage: Usage) {
-        self.of_overrides
-            .get_or_init(|| Arc::new(Series::new(OVERRIDE)))
-            .record(usage);
-    }
-
-    /// Counts a load, and notes whether the files are those in force.
-    pub(crate) fn record_load(&self, has_succeeded: bool) {
-        let series = self.loads.get_or_init(LoadSeries::new);
-        if has_succeeded {
-            &series.succeeded
-        } else {
-            &series.failed
-        }
-        .increment(1);
-        series.is_refused.set(if has_succeeded { 0.0 } else { 1.0 });
-    }
-
+impl AllSeries {
+    /// Returns the series of the rules with this name.
     #[cold]
-    fn series(&self, name: &str) -> Arc<Series> {
+    pub(super) fn of(&self, name: &str) -> Arc<Series> {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = by_name.get(name) {
             return Arc::clone(series);
@@ -95,6 +69,14 @@ impl RuleMetrics {
                 .entry(name.into())
                 .or_insert_with(|| Arc::new(Series::new(name))),
         )
+    }
+
+    pub(super) fn of_overrides(&self) -> &Series {
+        self.of_overrides.get_or_init(|| Series::new(OVERRIDE))
+    }
+
+    pub(super) fn of_loads(&self) -> &LoadSeries {
+        self.of_loads.get_or_init(LoadSeries::new)
     }
 }
 
@@ -126,7 +108,7 @@ impl Series {
         }
     }
 
-    fn record(&self, usage: Usage) {
+    pub(super) fn record(&self, usage: Usage) {
         let counts = [
             (&self.units, usage.total),
             (&self.within, usage.within),
@@ -166,6 +148,14 @@ impl LoadSeries {
             is_refused: gauge!(REFUSED),
         }
     }
-}
 
-tollgate::debug_fields! { RuleMetrics: .. }
+    pub(super) fn record(&self, has_succeeded: bool) {
+        if has_succeeded {
+            &self.succeeded
+        } else {
+            &self.failed
+        }
+        .increment(1);
+        self.is_refused.set(if has_succeeded { 0.0 } else { 1.0 });
+    }
+}
