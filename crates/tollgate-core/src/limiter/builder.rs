@@ -38,6 +38,7 @@ pub(super) const WAITING_DEADLINE: Duration = Duration::from_secs(1);
 ///     .build();
 /// assert_eq!(login.policies().len(), 1);
 /// ```
+#[derive(Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimiterBuilder<P> {
     store: Arc<dyn Store>,

@@ -5,7 +5,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tollgate::{
-    Limiter, Outage, Policy, Quota, Store,
+    Limiter, LimiterBuilder, Outage, Policy, Quota, Store,
     limiter::{DeniedKeys, events::Observer},
 };
 
@@ -27,10 +27,8 @@ impl RuleLimiter {
     pub fn builder(rules: Rules, store: impl Store) -> RuleLimiterBuilder {
         RuleLimiterBuilder {
             rules,
-            store: Arc::new(store),
-            name: "rules".into(),
+            limits: Limiter::builder(store).name("rules"),
             outage: Outage::default(),
-            deadline: None,
             modes: GlobalModes::default(),
             denied_keys: None,
             observer: None,
@@ -42,10 +40,9 @@ impl RuleLimiter {
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RuleLimiterBuilder {
     rules: Rules,
-    store: Arc<dyn Store>,
-    name: Cow<'static, str>,
+    /// Has the options that all limiters have, also those of counters above their limits.
+    limits: LimiterBuilder<()>,
     outage: Outage,
-    deadline: Option<Duration>,
     modes: GlobalModes,
     denied_keys: Option<DeniedKeys>,
     observer: Option<Arc<dyn Observer>>,
@@ -57,7 +54,7 @@ const NONE: Policy = Policy::fixed_window("rules", Quota::per_second(1)).unranke
 impl RuleLimiterBuilder {
     /// Sets the name in log lines and metrics. The default is `rules`.
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
-        self.name = name.into();
+        self.limits = self.limits.name(name);
         self
     }
 
@@ -74,7 +71,7 @@ impl RuleLimiterBuilder {
     /// [`Limiter`], which explains it:
     /// [`LimiterBuilder::deadline`](tollgate::LimiterBuilder::deadline).
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+        self.limits = self.limits.deadline(deadline);
         self
     }
 
@@ -110,17 +107,11 @@ impl RuleLimiterBuilder {
     #[must_use]
     pub fn build(self) -> RuleLimiter {
         let limiter = |outage| {
-            let mut builder = Limiter::builder(Arc::clone(&self.store)).policies(NONE);
-            if let Some(observer) = &self.observer {
-                builder = builder.observer(Arc::clone(observer));
-            }
+            let builder = self.limits.clone().policies(NONE).on_outage(outage);
             // A reload may bring fair shares.
-            let builder = builder
-                .name(self.name.clone())
-                .on_outage(outage)
-                .fair_shares();
-            match self.deadline {
-                Some(deadline) => builder.deadline(deadline).build(),
+            let builder = builder.fair_shares();
+            match &self.observer {
+                Some(observer) => builder.observer(Arc::clone(observer)).build(),
                 None => builder.build(),
             }
         };
@@ -137,7 +128,8 @@ impl RuleLimiterBuilder {
             Outage::Local { .. } => self.outage,
             _ => Outage::default(),
         };
-        let exceeded = Exceeded::new(Arc::clone(&self.store), &self.name, self.deadline);
+        let name = format!("{}.exceeded", default.name());
+        let exceeded = Exceeded::new(self.limits.clone().name(name));
         RuleLimiter(Arc::new(RuleLimiterInner {
             open: other(Outage::Open),
             closed: other(Outage::Closed),
@@ -152,4 +144,4 @@ impl RuleLimiterBuilder {
     }
 }
 
-tollgate::debug_fields! { RuleLimiterBuilder: rules, outage, deadline, modes, .. }
+tollgate::debug_fields! { RuleLimiterBuilder: rules, limits, outage, modes, .. }

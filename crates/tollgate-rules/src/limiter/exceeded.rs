@@ -5,31 +5,26 @@
 //! limit, so denied requests count here what goes beyond. The count ends with the window. It costs
 //! nothing while requests are allowed.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::OnceLock, time::Duration};
 
-use tollgate::{Algorithm, Cost, Key, Limiter, Outage, Policy, Quota, Store, limiter::PolicyState};
+use tollgate::{
+    Algorithm, Cost, Key, Limiter, LimiterBuilder, Outage, Policy, Quota, limiter::PolicyState,
+};
 
 use crate::Unit;
 
 /// The counts of all rules.
 pub(super) struct Exceeded {
-    store: Arc<dyn Store>,
-    name: String,
-    deadline: Option<Duration>,
+    builder: LimiterBuilder<()>,
     /// One limiter for each unit. Rules of the native mode never make them.
     limiters: OnceLock<Vec<(Duration, Limiter)>>,
 }
 
 impl Exceeded {
-    /// Keeps the counts in the store of the limiter with this name and deadline.
-    pub(super) fn new(store: Arc<dyn Store>, name: &str, deadline: Option<Duration>) -> Self {
+    /// Keeps the counts with limiters of this builder.
+    pub(super) fn new(builder: LimiterBuilder<()>) -> Self {
         Self {
-            store,
-            name: format!("{name}.exceeded"),
-            deadline,
+            builder: builder.on_outage(Outage::Open),
             limiters: OnceLock::new(),
         }
     }
@@ -84,14 +79,6 @@ impl Exceeded {
         let quota = Quota::try_new(Quota::MAX_AMOUNT, period).ok()?;
         let policy =
             Policy::try_new(format!("exceeded.{unit}"), Algorithm::FixedWindow, quota).ok()?;
-        let builder = Limiter::builder(Arc::clone(&self.store))
-            .policies(policy)
-            .name(self.name.clone());
-        let builder = builder.on_outage(Outage::Open);
-        let limiter = match self.deadline {
-            Some(deadline) => builder.deadline(deadline).build(),
-            None => builder.build(),
-        };
-        Some((period, limiter))
+        Some((period, self.builder.clone().policies(policy).build()))
     }
 }
