@@ -19,7 +19,7 @@ use crate::{
         joint::JointDecision,
         limits::{LimitRef, Profile, Steps},
         options::RequestLimiterSource,
-        request::{Admission, Asked, Extras, RequestContext, StepVerdict},
+        request::{Admission, Asked, Deferred, RequestContext, StepVerdict},
         request_limiter::RequestLimiter,
         reservation::MeteredReservation,
     },
@@ -78,9 +78,9 @@ impl<B: 'static> Steps<'_, B> {
         };
         let is_charged =
             options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
-        let extras = (is_charged || decisions.is_some())
-            .then(|| self.extras(decision, is_charged, context, decisions));
-        StepVerdict::Admit(Admission::new(headers, extras))
+        let deferred = (is_charged || decisions.is_some())
+            .then(|| self.deferred(decision, is_charged, context, decisions));
+        StepVerdict::Admit(Admission::new(headers, deferred))
     }
 
     /// Turns the error of a check into a verdict.
@@ -196,13 +196,16 @@ impl<B: 'static> Steps<'_, B> {
             let charged = charged.filter(|charged| charged.decision.is_allowed());
             Charge::new(charged.cloned().collect(), None, final_cost.clone())
         });
-        let extras = Extras {
+        let deferred = Deferred {
             charge,
             decisions,
             headers,
             reservation: None,
         };
-        StepVerdict::Admit(Admission::new(HeaderUpdate::EMPTY, Some(Box::new(extras))))
+        StepVerdict::Admit(Admission::new(
+            HeaderUpdate::EMPTY,
+            Some(Box::new(deferred)),
+        ))
     }
 
     /// Rejects a request that some of several limits deny. The response reports the decision with
@@ -301,16 +304,16 @@ impl<B: 'static> Steps<'_, B> {
         ))
     }
 
-    /// Returns what is left to do besides the headers when the service has answered.
+    /// Returns what is deferred to the response, besides the headers.
     // Not inlined: a charge is large, and the many layers without one would move it.
     #[inline(never)]
-    fn extras(
+    fn deferred(
         self,
         decision: &Decision,
         is_charged: bool,
         context: &mut RequestContext,
         decisions: Option<Decisions>,
-    ) -> Box<Extras> {
+    ) -> Box<Deferred> {
         let RequestContext {
             limit, key, due, ..
         } = context;
@@ -332,10 +335,10 @@ impl<B: 'static> Steps<'_, B> {
                 };
                 Charge::new([charged].into_iter().collect(), due, final_cost.clone())
             });
-        Box::new(Extras {
+        Box::new(Deferred {
             charge,
             decisions,
-            ..Extras::default()
+            ..Deferred::default()
         })
     }
 

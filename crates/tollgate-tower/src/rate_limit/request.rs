@@ -78,12 +78,12 @@ pub struct Admission {
     headers: HeaderUpdate,
     /// Boxed, because few layers use it, and the response future that carries it is moved several
     /// times.
-    extras: Option<Box<Extras>>,
+    deferred: Option<Box<Deferred>>,
 }
 
-/// Stores what only layers with some options do.
+/// Stores what is deferred to the response: layers with some options alone do it.
 #[derive(Default)]
-pub(super) struct Extras {
+pub(super) struct Deferred {
     pub(super) charge: Option<Charge>,
     pub(super) decisions: Option<Decisions>,
     /// The headers of a request that several limits decided.
@@ -97,8 +97,8 @@ impl Admission {
     pub(super) const EXEMPT: Self = Self::new(HeaderUpdate::EMPTY, None);
 
     #[inline(always)]
-    pub(super) const fn new(headers: HeaderUpdate, extras: Option<Box<Extras>>) -> Self {
-        Self { headers, extras }
+    pub(super) const fn new(headers: HeaderUpdate, deferred: Option<Box<Deferred>>) -> Self {
+        Self { headers, deferred }
     }
 
     /// Notes for the charge whether the service runs.
@@ -111,17 +111,17 @@ impl Admission {
 
     #[inline]
     fn charge(&mut self) -> Option<&mut Charge> {
-        self.extras.as_mut()?.charge.as_mut()
+        self.deferred.as_mut()?.charge.as_mut()
     }
 
     /// Holds a reservation until the response body does, or until the request ends without one.
     pub(super) fn hold(&mut self, reservation: MeteredReservation) {
-        self.extras.get_or_insert_default().reservation = Some(reservation);
+        self.deferred.get_or_insert_default().reservation = Some(reservation);
     }
 
     /// Takes the reservation, for the response body.
     pub(super) fn take_reservation(&mut self) -> Option<MeteredReservation> {
-        self.extras.as_mut()?.reservation.take()
+        self.deferred.as_mut()?.reservation.take()
     }
 
     /// Settles the charge or the reservation of a request whose service returned an error.
@@ -136,8 +136,8 @@ impl Admission {
     // Inlined by force: the headers move once, from the future into the response.
     #[inline(always)]
     pub(super) fn complete<B>(&mut self, response: &mut Response<B>) {
-        if let Some(extras) = self.extras.take()
-            && extras.complete(response)
+        if let Some(deferred) = self.deferred.take()
+            && deferred.complete(response)
         {
             self.headers.forget_wait();
         }
@@ -145,7 +145,7 @@ impl Admission {
     }
 }
 
-impl Extras {
+impl Deferred {
     /// Completes the response of the service. Returns whether units of the request are given back.
     fn complete<B>(mut self: Box<Self>, response: &mut Response<B>) -> bool {
         let mut is_refunded = false;
