@@ -3,7 +3,11 @@
 
 use std::{
     convert::Infallible,
+    future::{Ready, ready},
+    mem,
     net::{Ipv4Addr, SocketAddr},
+    pin::pin,
+    task::{Context, Poll, Waker},
     time::{Duration, SystemTime},
 };
 
@@ -18,6 +22,45 @@ pub fn hello()
 -> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send> + Clone
 {
     service_fn(|_: Request<()>| async { Ok(Response::new("hello".to_owned())) })
+}
+
+/// Responds without an allocation: with the headers of the request, which have room for more.
+#[derive(Clone, Debug)]
+pub struct Bare;
+
+impl Service<Request<()>> for Bare {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<()>) -> Self::Future {
+        let mut response = Response::new(String::new());
+        *response.headers_mut() = mem::take(request.headers_mut());
+        ready(Ok(response))
+    }
+}
+
+/// Returns the response of a service that does not wait.
+///
+/// # Panics
+///
+/// When it waits.
+pub fn response_at_once<S, B>(service: &mut S, request: Request<()>) -> Response<B>
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
+{
+    let mut future = pin!(service.call(request));
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
+        Poll::Ready(Ok(response)) => response,
+        Poll::Pending => panic!("the service waits"),
+    }
 }
 
 /// Returns a request without a header.

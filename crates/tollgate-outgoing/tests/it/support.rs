@@ -1,66 +1,10 @@
-//! Policies, stores, services and recorders that the tests share.
-
-use std::time::Duration;
-
-use tollgate::{
-    Decision, Limiter, MemoryStore, Outage, Policy, Quota, Store,
-    store::{Check, CheckFuture, Clock, StoreFuture},
-    test_util::FaultyStore,
-};
+//! Stores, services and recorders that the tests share.
 
 pub(crate) use tollgate_tests::http::{
     header, hello, in_one_tenth, listen, request, second, serve,
 };
 
-pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
+#[path = "../../../../tests/stores.rs"]
+mod stores;
 
-/// Creates a store in the process whose clock stands still.
-pub(crate) fn still() -> MemoryStore {
-    MemoryStore::builder()
-        .clock(Clock::manual(1_000_000_000))
-        .build()
-}
-
-/// Delays the results of another store, on the clock of tokio.
-#[derive(Clone, Debug)]
-pub(crate) struct Late<S>(pub(crate) S);
-
-impl<S> Late<S> {
-    const DELAY: Duration = Duration::from_millis(5);
-
-    fn delay<T: Send + Unpin + 'static>(result: StoreFuture<T>) -> StoreFuture<T> {
-        StoreFuture::pending(async {
-            tokio::time::sleep(Self::DELAY).await;
-            result.await
-        })
-    }
-}
-
-impl<S: Store> Store for Late<S> {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        Self::delay(self.0.check(check))
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        Self::delay(self.0.refund(check, decision))
-    }
-
-    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        Self::delay(self.0.reset(check))
-    }
-}
-
-/// Creates a store in the process that follows the clock of tokio, which the tests pause.
-pub(crate) fn tokio_clock_store() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::tokio()).build()
-}
-
-/// Creates a limiter during an outage of its store.
-pub(crate) fn unavailable(outage: Outage) -> Limiter {
-    let store = FaultyStore::default();
-    store.fail();
-    Limiter::builder(store)
-        .policies(TWO)
-        .on_outage(outage)
-        .build()
-}
+pub(crate) use stores::{Late, still, tokio_clock_store, unavailable};

@@ -16,6 +16,7 @@ use tollgate::{
     store::Clock,
     tenants::TenantLimiters,
 };
+use tollgate_tests::http::{Bare, response_at_once};
 use tollgate_tower::{
     HeaderFormat, LimiterSource, Meter, RateLimitLayer,
     body::{BodyEnd, BodyGuard, GuardedBody},
@@ -23,26 +24,6 @@ use tollgate_tower::{
     key::{Global, Header, PeerIp},
 };
 use tower::{Layer, Service};
-
-/// Responds without an allocation, with room for the rate limit headers.
-#[derive(Clone)]
-struct Bare;
-
-impl Service<Request<()>> for Bare {
-    type Response = Response<String>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<String>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<()>) -> Self::Future {
-        let mut response = Response::new(String::new());
-        *response.headers_mut() = std::mem::take(request.headers_mut());
-        ready(Ok(response))
-    }
-}
 
 fn request() -> Request<()> {
     let mut headers = HeaderMap::with_capacity(8);
@@ -64,14 +45,7 @@ where
         let request = request();
         let mut response = None;
         let info = allocation_counter::measure(|| {
-            let mut future = std::pin::pin!(service.call(request));
-            match future
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-            {
-                Poll::Ready(Ok(ready)) => response = Some(ready),
-                Poll::Pending => panic!("a decision in the process is ready at once"),
-            }
+            response = Some(response_at_once(&mut service, request));
         });
         assert!(response.is_some_and(|response| response.status() == 200));
         count = info.count_total;
@@ -214,13 +188,7 @@ fn frames_allocate_nothing_while_a_reservation_and_a_permit_are_held() {
         .reserve(|_| Cost::new(9))
         .build();
     let mut service = ConcurrencyLayer::new(permits, Global).layer(reserve.layer(EndlessService));
-    let mut future = std::pin::pin!(service.call(request()));
-    let Poll::Ready(Ok(response)) = future
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()))
-    else {
-        panic!("a store in the process answers at once");
-    };
+    let response = response_at_once(&mut service, request());
     let mut body = std::pin::pin!(response.into_body());
     let info = allocation_counter::measure(|| {
         for _ in 0..1000 {

@@ -7,11 +7,7 @@ use std::{
 };
 
 use http::{Request, Response, StatusCode};
-use tollgate::{
-    Decision, Limiter, MemoryStore, Outage, Policy, Quota, Store,
-    store::{Check, CheckFuture, Clock, StoreFuture},
-    test_util::FaultyStore,
-};
+use tollgate::{Limiter, Policy, Quota};
 use tollgate_tower::{HeaderFormat, ResetFormat};
 use tower::{Layer, Service, ServiceExt};
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
@@ -20,8 +16,12 @@ pub(crate) use tollgate_tests::http::{
     header, hello, in_one_tenth, listen, request, request_with, second, serve,
 };
 
+#[path = "../../../../tests/stores.rs"]
+mod stores;
+
+pub(crate) use stores::{Late, TWO, still, tokio_clock_store, unavailable};
+
 pub(crate) const ONE: Policy = Policy::token_bucket("one", Quota::per_minute(1));
-pub(crate) const TWO: Policy = Policy::token_bucket("two", Quota::per_minute(2));
 pub(crate) const HOURLY: Policy = Policy::window_from_first_hit("hourly", Quota::per_hour(3));
 
 pub(crate) const HEADER_FORMATS: [HeaderFormat; 12] = [
@@ -41,47 +41,6 @@ pub(crate) const HEADER_FORMATS: [HeaderFormat; 12] = [
     HeaderFormat::None,
 ];
 
-/// Creates a store in the process whose clock stands still.
-pub(crate) fn still() -> MemoryStore {
-    MemoryStore::builder()
-        .clock(Clock::manual(1_000_000_000))
-        .build()
-}
-
-/// Delays the results of another store, on the clock of tokio.
-#[derive(Clone, Debug)]
-pub(crate) struct Late<S>(pub(crate) S);
-
-impl<S> Late<S> {
-    const DELAY: Duration = Duration::from_millis(5);
-
-    fn delay<T: Send + Unpin + 'static>(result: StoreFuture<T>) -> StoreFuture<T> {
-        StoreFuture::pending(async {
-            tokio::time::sleep(Self::DELAY).await;
-            result.await
-        })
-    }
-}
-
-impl<S: Store> Store for Late<S> {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        Self::delay(self.0.check(check))
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        Self::delay(self.0.refund(check, decision))
-    }
-
-    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        Self::delay(self.0.reset(check))
-    }
-}
-
-/// Creates a store in the process that follows the clock of tokio, which the tests pause.
-pub(crate) fn tokio_clock_store() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::tokio()).build()
-}
-
 /// Keeps a paused clock of tokio from moving by itself, while tasks wait for sockets.
 pub(crate) struct StoppedClock {
     _running: std::sync::mpsc::Sender<()>,
@@ -99,16 +58,6 @@ impl StoppedClock {
     pub(crate) async fn advance(&self, duration: Duration) {
         tokio::time::advance(duration).await;
     }
-}
-
-/// Creates a limiter during an outage of its store.
-pub(crate) fn unavailable(outage: Outage) -> Limiter {
-    let store = FaultyStore::default();
-    store.fail();
-    Limiter::builder(store)
-        .policies(TWO)
-        .on_outage(outage)
-        .build()
 }
 
 /// Spends units that are there.
