@@ -49,6 +49,7 @@ fn the_generated_code_of_the_service_for_envoy_is_up_to_date() {
         "envoy/service/ratelimit/v3/rls.proto",
         "envoy/service/discovery/v3/ads.proto",
         "ratelimit/config/ratelimit/v3/rls_conf.proto",
+        "kuadrantrls.proto",
     ];
     let set = protox::compile(files, [crate_of_envoy.join("proto")]).unwrap();
     let scratch = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ use super::{histogram::Histogram, names::Names};
 /// | `ratelimit.service.rate_limit.RULE.over_limit_with_local_cache` | units that were denied without the store |
 /// | `ratelimit.service.rate_limit.RULE.shadow_mode` | units over the limit of a rule in shadow mode |
 /// | `ratelimit.service.rate_limit.unknown.domain_not_found` | descriptors of domains without rules |
-/// | `ratelimit.service.call.should_rate_limit.redis_error` | requests that the store did not decide |
-/// | `ratelimit.service.call.should_rate_limit.service_error` | requests that are wrong, or came before the rules |
+/// | `ratelimit.service.call.should_rate_limit.redis_error` | requests of both services that the store did not decide |
+/// | `ratelimit.service.call.should_rate_limit.service_error` | requests of both services that are wrong, or came before the rules |
 /// | `ratelimit.service.config_load_success`, `…_error` | loads of rules |
 /// | `ratelimit.service.global_shadow_mode` | requests that pass only because of the global shadow mode |
 /// | `ratelimit_server.accept_error` | connections that the system did not accept, because no file descriptor was left |

@@ -1,4 +1,4 @@
-//! Contains the messages of Envoy's protocols that the service uses.
+//! Contains the messages of the protocols of Envoy and of Kuadrant that the service uses.
 //!
 //! The generated code is committed, so that only cargo is needed to build it. A test generates it
 //! again and compares.
@@ -22,6 +22,14 @@ pub mod ratelimit {
             rate_limit_service_server,
         },
         r#type::v3::RateLimitUnit,
+    };
+}
+
+/// Contains the messages and the service of costs that are known later, which are Kuadrant's.
+pub mod kuadrant {
+    pub use super::generated::kuadrant::service::ratelimit::v1::{
+        CommitRequest, CommitResponse, ReserveRequest, ReserveResponse, rate_limit_service_client,
+        rate_limit_service_server,
     };
 }
 

@@ -8,7 +8,7 @@ use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use super::ServerError;
 use crate::{Health, RateLimitService, proto::DESCRIPTORS};
 
-/// Returns the services: rate limits, health and reflection.
+/// Returns the services: rate limits in both protocols, health and reflection.
 pub(super) async fn routes(
     service: RateLimitService,
     health: &Health,
@@ -20,7 +20,8 @@ pub(super) async fn routes(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let mut routes = Routes::builder();
-    routes.add_service(service.into_server());
+    routes.add_service(service.clone().into_server());
+    routes.add_service(service.into_kuadrant_server());
     routes.add_service(HealthServer::new(HealthService::from_health_reporter(
         health.reporter().await,
     )));

@@ -34,7 +34,7 @@ fn message(status: &Status, compat: Compat) -> DescriptorStatus {
     }
 }
 
-fn code(code: Code) -> i32 {
+pub(super) fn code(code: Code) -> i32 {
     let code = match code {
         Code::Ok => rate_limit_response::Code::Ok,
         Code::OverLimit => rate_limit_response::Code::OverLimit,

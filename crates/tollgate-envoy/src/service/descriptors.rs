@@ -4,24 +4,23 @@
 use tollgate_rules::{Descriptor, LimitOverride, Unit};
 use tonic::Status;
 
-use crate::proto::ratelimit::{RateLimitDescriptor, RateLimitRequest};
+use crate::proto::ratelimit::RateLimitDescriptor;
 
 /// The most entries for each descriptor that a request may have. Real requests have fewer than ten.
 const ENTRIES: usize = 10;
 
 /// Returns the descriptors, which borrow their texts from the request.
 pub(super) fn descriptors(
-    request: &RateLimitRequest,
+    messages: &[RateLimitDescriptor],
     max: usize,
 ) -> Result<Vec<Descriptor<'_>>, Status> {
-    let count = request.descriptors.len();
+    let count = messages.len();
     if count > max {
         return Err(Status::invalid_argument(format!(
             "a request must have at most {max} descriptors, got {count}"
         )));
     }
-    let entries: usize = request
-        .descriptors
+    let entries: usize = messages
         .iter()
         .map(|descriptor| descriptor.entries.len())
         .sum();
@@ -31,8 +30,7 @@ pub(super) fn descriptors(
             "a request must have at most {max} entries, got {entries}"
         )));
     }
-    request
-        .descriptors
+    messages
         .iter()
         .enumerate()
         .map(|(at, message)| descriptor(at, message))

@@ -7,6 +7,7 @@ mod builder;
 mod descriptors;
 mod failure;
 mod headers;
+mod kuadrant;
 mod near_limit;
 mod rate_limit;
 mod structs;

@@ -1,10 +1,11 @@
 //! The service for Envoy: one request from its message to its answer, with its counts and its log
 //! line.
-//! The steps are in the files beside, and the decision is that of tollgate-rules.
+//! The steps are in the files beside, and the decision is that of tollgate-rules. Calls that reserve
+//! and settle are in `kuadrant.rs`.
 
 use std::{sync::Arc, time::Instant};
 
-use tollgate_rules::{Plan, RuleDecision, RuleLimiter};
+use tollgate_rules::{Descriptor, Plan, RuleDecision, RuleLimiter, RuleSet};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -88,6 +89,9 @@ impl RateLimitService {
     }
 
     /// Returns the gRPC service, for the router of a tonic server.
+    ///
+    /// The service of Kuadrant's protocol is
+    /// [`into_kuadrant_server`](Self::into_kuadrant_server).
     #[must_use]
     pub fn into_server(self) -> RateLimitServiceServer<Self> {
         let max = self.0.max_message_bytes;
@@ -108,7 +112,12 @@ impl RateLimitService {
     ///
     /// A dropped future may have spent units of some or all descriptors.
     pub async fn decide(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
-        self.answer(request).await.map_err(|failure| {
+        self.counted(self.answer(request).await)
+    }
+
+    /// Counts a failure, and returns its status.
+    pub(super) fn counted<T>(&self, answer: Result<T, CallFailure>) -> Result<T, Status> {
+        answer.map_err(|failure| {
             let counted = match &failure {
                 CallFailure::Request(_) => Counted::ServiceErrors,
                 CallFailure::Store(_) => Counted::StoreErrors,
@@ -119,39 +128,61 @@ impl RateLimitService {
     }
 
     async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, CallFailure> {
-        let shared = &*self.0;
-        let rules = shared.limiter.rules();
+        let set = self.rules()?;
+        let descriptors = descriptors(&request.descriptors, self.0.max_descriptors)?;
+        let plan = self.plan(&set, &request.domain, &descriptors, request.hits_addend)?;
+        let decision = self.0.limiter.check_plan(&plan).await?;
+        Ok(self.response(&plan, &decision))
+    }
+
+    /// Returns the rules in force.
+    pub(super) fn rules(&self) -> Result<Arc<RuleSet>, CallFailure> {
+        let rules = self.0.limiter.rules();
         if rules.loads().succeeded == 0 {
             return Err(CallFailure::Request(Status::unavailable(
                 "no rate limit configuration loaded",
             )));
         }
-        let set = rules.current();
-        let descriptors = descriptors(request, shared.max_descriptors)?;
-        let plan = set.plan(&request.domain, &descriptors, request.hits_addend)?;
-        if !set.has_domain(&request.domain) {
-            shared
+        Ok(rules.current())
+    }
+
+    /// Returns the limits of a request.
+    pub(super) fn plan<'a>(
+        &self,
+        set: &'a RuleSet,
+        domain: &'a str,
+        descriptors: &'a [Descriptor<'a>],
+        hits: u32,
+    ) -> Result<Plan<'a>, CallFailure> {
+        let plan = set.plan(domain, descriptors, hits)?;
+        if !set.has_domain(domain) {
+            self.0
                 .metrics
                 .count(Counted::UnknownDomains, descriptors.len() as u64);
         }
-        let decision = shared.limiter.check_plan(&plan).await?;
-        self.record(&plan, &decision);
-        let mut response = answer::response(&plan, &decision);
+        Ok(plan)
+    }
+
+    /// Counts a decision, and returns the whole response to it.
+    pub(super) fn response(&self, plan: &Plan<'_>, decision: &RuleDecision) -> RateLimitResponse {
+        let shared = &*self.0;
+        self.record(plan, decision);
+        let mut response = answer::response(plan, decision);
         shared
             .headers
-            .add(&mut response.response_headers_to_add, &plan, &decision);
+            .add(&mut response.response_headers_to_add, plan, decision);
         if let Some(near_limit) = &shared.near_limit {
-            near_limit.add(&mut response.request_headers_to_add, &plan, &decision);
+            near_limit.add(&mut response.request_headers_to_add, plan, decision);
         }
         if shared.has_dynamic_metadata {
             response.dynamic_metadata =
                 Some(structs::message(&plan.dynamic_metadata(decision.verdict())));
         }
-        Ok(response)
+        response
     }
 
     /// Counts the units of each rule.
-    fn record(&self, plan: &Plan<'_>, decision: &RuleDecision) {
+    pub(super) fn record(&self, plan: &Plan<'_>, decision: &RuleDecision) {
         let metrics = &self.0.metrics;
         for (planned, status) in plan.iter().zip(decision.verdict().statuses()) {
             if let Some(found) = planned.charged() {

@@ -13,6 +13,7 @@ mod fixtures;
 mod flood;
 mod health;
 mod http;
+mod kuadrant;
 mod metrics;
 mod program;
 mod support;

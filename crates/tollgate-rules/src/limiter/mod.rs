@@ -8,6 +8,7 @@ mod exceeded;
 mod give_back;
 #[cfg(feature = "http")]
 mod request_rules;
+mod reserve;
 mod rule_limiter;
 mod settle;
 mod steps;

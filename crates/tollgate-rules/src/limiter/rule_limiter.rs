@@ -217,7 +217,12 @@ impl RuleLimiter {
     }
 
     /// Counts the units of each rule, and the keys that are over a limit.
-    fn record(&self, plan: &Plan<'_>, outcomes: &[Option<DescriptorOutcome>], verdict: &Verdict) {
+    pub(super) fn record(
+        &self,
+        plan: &Plan<'_>,
+        outcomes: &[Option<DescriptorOutcome>],
+        verdict: &Verdict,
+    ) {
         for ((planned, outcome), status) in plan.iter().zip(outcomes).zip(verdict.statuses()) {
             let Some(found) = planned.charged() else {
                 continue;
@@ -233,7 +238,7 @@ impl RuleLimiter {
     }
 
     /// Returns the limiter with the answer that a rule has in an outage.
-    fn limiter(&self, rule: &Rule) -> &Limiter {
+    pub(super) fn limiter(&self, rule: &Rule) -> &Limiter {
         match rule.on_outage() {
             Some(Outage::Open) => &self.0.open,
             Some(Outage::Closed) => &self.0.closed,

@@ -1,5 +1,6 @@
 //! Distributes the descriptors of a request to steps: one call of the store each.
-//! What becomes of the charges is decided in `settle.rs`. Nothing here knows what a verdict is.
+//! What becomes of the charges is decided in `settle.rs`. Steps that reserve are taken in `reserve.rs`.
+//! Nothing here knows what a verdict is.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,8 +23,8 @@ pub(super) struct Steps(Cache<Parts, PolicySet>);
 type Parts = SmallVec<[PolicySet; Key::MAX_BRANCHES]>;
 
 /// Descriptors that are decided together: either all are charged, or none.
-struct Step<'p, 'l> {
-    descriptors: SmallVec<[Pending<'p, 'l>; 1]>,
+pub(super) struct Step<'p, 'l> {
+    pub(super) descriptors: SmallVec<[Pending<'p, 'l>; 1]>,
     /// The limiter and the key of several descriptors.
     together: Option<(Limiter, Key)>,
 }
@@ -43,7 +44,9 @@ pub(super) async fn charge<'l>(
     let pending = |(place, planned)| Pending::of(place, planned, plan, &limiter);
     let spending = part.iter().enumerate().filter(|(_, one)| !one.is_refund());
     let pending = spending.filter_map(pending);
-    let results = all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
+    let is_joint = !plan.compat().is_envoy();
+    let steps = steps.of(is_joint, modes, pending);
+    let results = all(steps.into_iter().map(Step::check)).await;
     let mut charges: Vec<Option<Charge>> = part.iter().map(|_| None).collect();
     let mut first = None;
     for result in results {
@@ -85,16 +88,16 @@ impl Steps {
     ///
     /// One step has descriptors that each deny the request alone, and that have one answer in
     /// an outage. All are leased, or none. A descriptor that is not enforced, a quota descriptor,
-    /// and one whose units never fit have a step of their own. So has every descriptor in the mode
-    /// `envoy`, where a denied request is charged.
-    fn of<'p, 'l>(
+    /// and one whose units never fit have a step of their own. So has every descriptor without
+    /// `is_joint`: in the mode `envoy`, a denied request is charged.
+    pub(super) fn of<'p, 'l>(
         &self,
-        plan: &Plan<'_>,
+        is_joint: bool,
         modes: GlobalModes,
         descriptors: impl Iterator<Item = Pending<'p, 'l>>,
     ) -> SmallVec<[Step<'p, 'l>; 1]> {
         let mut steps: SmallVec<[Step<'p, 'l>; 1]> = SmallVec::new();
-        let is_joint = !plan.compat().is_envoy() && !modes.shadow && !modes.quota;
+        let is_joint = is_joint && !modes.shadow && !modes.quota;
         for descriptor in descriptors {
             let found = steps
                 .iter_mut()
@@ -195,19 +198,38 @@ impl<'p, 'l> Step<'p, 'l> {
             && !descriptor.policies.iter().any(has_name)
     }
 
+    /// Returns the limiter and the key of all descriptors of the step.
+    pub(super) fn target(&self) -> Option<(Limiter, Key)> {
+        self.together.clone().or_else(|| {
+            let only = self.descriptors.first()?;
+            let limiter = only.limiter.with_policies(only.policies.clone());
+            Some((limiter, only.key.clone()))
+        })
+    }
+
+    /// Returns the charge of each descriptor, with its place in the request.
+    pub(super) fn charged(self, decision: &Decision) -> SmallVec<[(usize, Charge); 1]> {
+        let is_alone = self.together.is_none();
+        let charge = |(branch, descriptor): (u8, Pending<'_, '_>)| {
+            let place = descriptor.place;
+            match is_alone {
+                true => (place, descriptor.charged_alone(decision.clone())),
+                false => (place, descriptor.charged(branch, decision)),
+            }
+        };
+        (1..).zip(self.descriptors).map(charge).collect()
+    }
+
     /// Charges the descriptors. Returns the charge of each, with its place in the request.
     async fn check(mut self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
-        let Some((limiter, key)) = self.together else {
+        let Some((limiter, key)) = self.together.clone() else {
             return match self.descriptors.pop() {
                 Some(descriptor) => Ok(smallvec![(descriptor.place, descriptor.check().await?)]),
                 None => Ok(SmallVec::new()),
             };
         };
         let decision = limiter.check(key).cost(costs(&self.descriptors)).await?;
-        let charge = |(branch, descriptor): (u8, Pending<'_, '_>)| {
-            (descriptor.place, descriptor.charged(branch, &decision))
-        };
-        Ok((1..).zip(self.descriptors).map(charge).collect())
+        Ok(self.charged(&decision))
     }
 }
 
@@ -228,12 +250,12 @@ impl Pending<'_, '_> {
         !self.is_shadow
             && self.is_enforced
             && !self.rule.is_quota()
-            && least.is_some_and(|least| self.planned.hits() <= least)
+            && (self.is_capped || least.is_some_and(|least| self.planned.hits() <= least))
     }
 }
 
 /// Returns the units of each descriptor.
-fn costs(descriptors: &[Pending<'_, '_>]) -> Costs {
+pub(super) fn costs(descriptors: &[Pending<'_, '_>]) -> Costs {
     let (priority, customer) = descriptors
         .first()
         .map_or((Priority::CRITICAL, None), |descriptor| {
@@ -277,6 +299,8 @@ pub(super) struct Pending<'p, 'l> {
     pub(super) compat: Compat,
     priority: Priority,
     customer: Option<Customer>,
+    /// Units that never fit are lowered.
+    is_capped: bool,
 }
 
 impl<'p, 'l> Pending<'p, 'l> {
@@ -305,7 +329,18 @@ impl<'p, 'l> Pending<'p, 'l> {
             compat,
             priority,
             customer: plan.customer(),
+            is_capped: false,
         })
+    }
+
+    /// Lowers units that never fit, and counts natively in every mode: for descriptors that are
+    /// reserved or looked at, of which a denial charges nothing.
+    pub(super) fn capped(self) -> Self {
+        Self {
+            is_capped: true,
+            compat: Compat::Native,
+            ..self
+        }
     }
 }
 
@@ -347,6 +382,17 @@ impl Pending<'_, '_> {
             decision,
             is_shadow: self.is_shadow,
         })
+    }
+
+    /// Returns the charge of a descriptor that was decided alone.
+    fn charged_alone(self, decision: Decision) -> Charge {
+        Charge {
+            limiter: self.limiter.with_policies(self.policies.clone()),
+            key: self.key,
+            outcome: DescriptorOutcome::from_decision(&decision, self.compat),
+            decision: Ok(decision),
+            is_shadow: self.is_shadow,
+        }
     }
 
     /// Returns the charge of a descriptor that was decided together with others. `branch` is its

@@ -27,6 +27,7 @@ mod networks;
 mod priorities;
 mod refunds;
 mod reload;
+mod reservations;
 mod spring;
 mod steps;
 mod verdict;

@@ -53,7 +53,7 @@ pub(crate) const ALL: &[Group] = &[
         name: "ratelimit",
         title: "Envoy asks `tollgate-envoy`",
         about: "The rate limit filter of Envoy asks the service before each request, over HTTP and gRPC, in both \
-                modes. The service or its Redis may be away.",
+                modes. The service or its Redis may be away. A gateway of Kuadrant reserves and settles by gRPC.",
         run: ratelimit::run,
     },
 ];

@@ -39,6 +39,15 @@ pub mod google {
         include!("google.rpc.rs");
     }
 }
+pub mod kuadrant {
+    pub mod service {
+        pub mod ratelimit {
+            pub mod v1 {
+                include!("kuadrant.service.ratelimit.v1.rs");
+            }
+        }
+    }
+}
 pub mod ratelimit {
     pub mod config {
         pub mod ratelimit {

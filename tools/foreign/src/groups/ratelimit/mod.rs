@@ -1,5 +1,5 @@
 //! Envoy asks `tollgate-envoy` before each request: over HTTP and gRPC, in both modes, and while
-//! parts are away.
+//! parts are away. A gateway of Kuadrant reserves before, and settles after.
 
 use std::{net::TcpListener, path::Path, process::Command, slice};
 
@@ -32,6 +32,9 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) {
     assert!(checked.success(), "examples/envoy/envoy.yaml is not valid");
     for mode in ["native", "envoy"] {
         answers(clients, mode);
+        let service = RateLimitService::start(RULES, &["--use-statsd=false", "--compat", mode]);
+        let places = json!({"mode": mode, "grpc": service.grpc().to_string()});
+        clients.run("kuadrant.py", &places);
     }
     failures(clients);
     ending(clients);
