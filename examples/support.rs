@@ -131,6 +131,8 @@ struct Readme;
 /// `grpc/greeter.rs`.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/agents.md")]
+    struct Agents;
     #[doc = include_str!("../docs/algorithms.md")]
     struct Algorithms;
     #[doc = include_str!("../docs/concurrency.md")]

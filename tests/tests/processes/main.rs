@@ -21,6 +21,7 @@ mod leases;
 mod linear;
 mod llm_gateway;
 mod login;
+mod mcp_tools;
 mod opentelemetry;
 mod outgoing_calls;
 mod playground;
