@@ -46,7 +46,9 @@ use crate::{
         wait::queue::WaitQueues,
     },
     model::{charge::ChargeRef, entry::TAG_BYTES},
-    store::{Check, CheckFuture, Deadline, Publication, StoreFuture, answer_by, answer_to},
+    store::{
+        Check, CheckFuture, Concludes, Deadline, Publication, StoreFuture, answer_by, answer_to,
+    },
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
 pub use builder::LimiterBuilder;
@@ -368,9 +370,10 @@ impl LimiterInner {
             self.answered(check, Ok(decision));
             return answer;
         }
-        self.ask(check, answer, |inner, check, outcome| {
-            inner.answer(check, outcome, MemoryStore::decide)
-        })
+        match answer.into_pending(check) {
+            Ok(outcome) => StoreFuture::ready(self.conclude(check, outcome)),
+            Err((answer, kept)) => StoreFuture::awaited(answer, kept, Arc::clone(self) as _),
+        }
     }
 
     /// Answers a check without the store. The answer counts for no customer's share.
@@ -407,8 +410,8 @@ impl LimiterInner {
         }
     }
 
-    /// Waits until the deadline for what a store answers to a check, and lets `end` make the answer of
-    /// it.
+    /// Waits until the deadline for what a store answers to a check, and lets `end` make another answer
+    /// of it. A check alone waits without the box that this has, see `check_remote`.
     fn ask<R: Send + 'static>(
         self: &Arc<Self>,
         check: Check<'_>,
@@ -419,9 +422,6 @@ impl LimiterInner {
             Ok(outcome) => StoreFuture::ready(end(self, check, outcome)),
             Err((answer, kept)) => {
                 let inner = Arc::clone(self);
-                // A box beside that of the store: one allocation and 560 instructions of 28 000 for a
-                // request of Axum over Redis. A wait within the store's future would have to know the
-                // limiter.
                 StoreFuture::pending(async move {
                     let outcome = answer_to(&kept, answer).await;
                     end(&inner, kept.check(), outcome)
@@ -446,6 +446,16 @@ impl LimiterInner {
     /// Returns the deadline of a call that is made now. A store in the process has none.
     fn deadline(&self) -> Option<Deadline> {
         (!self.is_in_process).then(|| Deadline::after(self.timeout))
+    }
+}
+
+impl Concludes<Decision> for LimiterInner {
+    fn conclude(
+        &self,
+        check: Check<'_>,
+        outcome: Result<Decision, Error>,
+    ) -> Result<Decision, Error> {
+        self.answer(check, outcome, MemoryStore::decide)
     }
 }
 

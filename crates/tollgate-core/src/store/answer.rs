@@ -7,12 +7,14 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use super::{
     check::{Check, KeptCheck},
     reservation::Settlement,
+    timer::poll_answer,
 };
 use crate::{Decision, Error};
 
@@ -34,7 +36,47 @@ enum FutureState<T> {
     Failed(Error),
     /// The answer comes, with the copy of the check if the store has one.
     Pending(PendingAnswer<T>, Option<KeptCheck>),
+    /// A limiter waits for the answer of the store.
+    Awaited(AwaitedAnswer<T>),
     Taken,
+}
+
+/// The wait of a limiter for the answer to a check, until its deadline.
+///
+/// It stands in the future of the limiter's answer: in a future of its own around that of the store,
+/// each check had one allocation and 900 instructions more.
+struct AwaitedAnswer<T> {
+    /// `None` when it has come, or the deadline.
+    answer: Option<PendingAnswer<T>>,
+    check: KeptCheck,
+    /// The caller is woken at the deadline.
+    is_set: bool,
+    limiter: Arc<dyn Concludes<T>>,
+}
+
+/// Makes the answer that a caller gets of what a store answered: a limiter.
+pub(crate) trait Concludes<T>: Send + Sync {
+    /// Returns the answer to a check that the store was asked.
+    fn conclude(&self, check: Check<'_>, outcome: Result<T, Error>) -> Result<T, Error>;
+}
+
+impl<T> AwaitedAnswer<T> {
+    // Not inlined: a check in the process would pay for it.
+    #[inline(never)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let Some(answer) = &mut self.answer else {
+            panic!("{USED}")
+        };
+        let outcome = ready!(poll_answer(
+            &self.check,
+            &mut self.is_set,
+            answer.as_mut(),
+            cx
+        ));
+        // Before the limiter answers for the store: what sends to a server counts a late call here.
+        self.answer = None;
+        Poll::Ready(self.limiter.conclude(self.check.check(), outcome))
+    }
 }
 
 /// An answer that is not there yet.
@@ -174,13 +216,31 @@ impl<T> StoreFuture<T> {
         }
     }
 
+    /// Creates a future that waits for the answer of a store until the deadline of the check, for a
+    /// limiter.
+    pub(crate) fn awaited(
+        answer: PendingAnswer<T>,
+        check: KeptCheck,
+        limiter: Arc<dyn Concludes<T>>,
+    ) -> Self {
+        Self(FutureState::Awaited(AwaitedAnswer {
+            answer: Some(answer),
+            check,
+            is_set: false,
+            limiter,
+        }))
+    }
+
     /// Returns the answer if it is there, and otherwise what to wait for, with the copy of `check`
     /// that the store keeps or a new one. A store that wraps another may have asked it for a check of
     /// its own.
     pub(crate) fn into_pending(
         self,
         check: Check<'_>,
-    ) -> Result<Result<T, Error>, (PendingAnswer<T>, KeptCheck)> {
+    ) -> Result<Result<T, Error>, (PendingAnswer<T>, KeptCheck)>
+    where
+        T: Send + Unpin + 'static,
+    {
         match self.0 {
             FutureState::Ready(answer) => Ok(Ok(answer)),
             FutureState::Failed(error) => Ok(Err(error)),
@@ -188,6 +248,8 @@ impl<T> StoreFuture<T> {
                 let kept = kept.filter(|kept| kept.check() == check);
                 Err((answer, kept.unwrap_or_else(|| check.keep())))
             }
+            // The store asks a limiter.
+            awaited @ FutureState::Awaited(_) => Err((Box::pin(Self(awaited)), check.keep())),
             FutureState::Taken => panic!("{USED}"),
         }
     }
@@ -227,9 +289,15 @@ where
     /// # Panics
     ///
     /// When the future is polled after it was ready.
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             FutureState::Pending(answer, _) => answer.as_mut().poll(cx),
+            FutureState::Awaited(awaited) => {
+                let answer = ready!(awaited.poll(cx));
+                self.0 = FutureState::Taken;
+                Poll::Ready(answer)
+            }
             there => match mem::replace(there, FutureState::Taken) {
                 FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
                 FutureState::Failed(error) => Poll::Ready(Err(error)),
@@ -245,7 +313,7 @@ impl<T> fmt::Debug for StoreFuture<T> {
             FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {
                 "StoreFuture::Ready"
             }
-            FutureState::Pending(..) => "StoreFuture::Pending",
+            FutureState::Pending(..) | FutureState::Awaited(_) => "StoreFuture::Pending",
         })
     }
 }

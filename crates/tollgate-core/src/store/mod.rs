@@ -26,6 +26,7 @@ pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
+pub(crate) use answer::Concludes;
 pub use answer::{CheckFuture, OfBlocked, StoreFuture};
 pub use check::{Check, KeptCheck};
 pub use deadline::Deadline;

@@ -8,7 +8,7 @@ mod tests;
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -32,8 +32,9 @@ use crate::{
 
 /// Waits for an answer of a store until the deadline, and without one as long as the answer takes.
 ///
-/// Every caller that waits for a store outside of the process waits here, or in `answer_to`. At the
-/// deadline the answer is dropped: what sends to a server then counts the call as late.
+/// Every caller that waits for a store outside of the process waits here, or for the answer to a
+/// check, in `poll_answer`. At the deadline the answer is dropped: what sends to a server then counts
+/// the call as late.
 ///
 /// # Errors
 ///
@@ -43,7 +44,12 @@ pub async fn answer_by<T>(
     deadline: Option<Deadline>,
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    answer_in_time(deadline, answer, || Waiter::Call(Arc::default())).await
+    let (mut answer, mut is_set, mut alarm) = (pin!(answer), false, None);
+    poll_fn(|cx| {
+        let waiter = || Waiter::Call(Arc::clone(alarm.get_or_insert_default()));
+        poll_in_time(answer.as_mut(), deadline, &mut is_set, waiter, cx)
+    })
+    .await
 }
 
 /// Waits for the answer to a check until its deadline, as [`answer_by`] does. The wait allocates
@@ -52,41 +58,59 @@ pub(crate) async fn answer_to<T>(
     check: &KeptCheck,
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let waiter = || Waiter::Check(check.clone());
-    answer_in_time(check.check().deadline, answer, waiter).await
+    let (mut answer, mut is_set) = (pin!(answer), false);
+    poll_fn(|cx| poll_answer(check, &mut is_set, answer.as_mut(), cx)).await
 }
 
-async fn answer_in_time<T>(
+/// Polls the answer to a check for a caller that waits until its deadline. `is_set` begins as
+/// `false`, and belongs to the caller.
+#[inline]
+pub(super) fn poll_answer<T>(
+    check: &KeptCheck,
+    is_set: &mut bool,
+    answer: Pin<&mut (impl Future<Output = Result<T, Error>> + ?Sized)>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T, Error>> {
+    let waiter = || Waiter::Check(check.clone());
+    poll_in_time(answer, check.check().deadline, is_set, waiter, cx)
+}
+
+/// Polls an answer for a caller that waits until the deadline. `is_set` is whether the alarm of the
+/// caller is set.
+#[inline]
+fn poll_in_time<T>(
+    answer: Pin<&mut (impl Future<Output = Result<T, Error>> + ?Sized)>,
     deadline: Option<Deadline>,
-    answer: impl Future<Output = Result<T, Error>>,
-    waiter: impl Fn() -> Waiter,
-) -> Result<T, Error> {
-    let (runtime, mut answer) = (runtime::current()?, pin!(answer));
+    is_set: &mut bool,
+    waiter: impl FnOnce() -> Waiter,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T, Error>> {
+    // Asked for before the first poll, which may send the call.
+    let runtime = match *is_set {
+        true => None,
+        false => Some(runtime::current()?),
+    };
+    if let Poll::Ready(answer) = answer.poll(cx) {
+        return Poll::Ready(answer);
+    }
     let Some((deadline, end)) = deadline.and_then(|deadline| Some((deadline, deadline.instant()?)))
     else {
-        return answer.await;
+        return Poll::Pending;
     };
-    let mut own = None::<Waiter>;
-    poll_fn(|cx| {
-        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-            return Poll::Ready(answer);
+    let waiter = waiter();
+    match runtime {
+        Some(runtime) => {
+            set_alarm(waiter, &runtime, deadline.timeout(), end, cx);
+            *is_set = true;
         }
-        match &own {
-            None => {
-                let waiter = own.insert(waiter());
-                set_alarm(waiter.clone(), &runtime, deadline.timeout(), end, cx);
-            }
-            Some(own) if own.alarm().has_rung(cx) => return Poll::Ready(Err(deadline.error())),
-            Some(_) => {}
-        }
-        Poll::Pending
-    })
-    .await
+        None if waiter.alarm().has_rung(cx) => return Poll::Ready(Err(deadline.error())),
+        None => {}
+    }
+    Poll::Pending
 }
 
 /// A wait, which its caller and the list of its timer share. A check has the alarm with it; any other
 /// call has one of its own.
-#[derive(Clone)]
 enum Waiter {
     Check(KeptCheck),
     Call(Arc<Alarm>),
