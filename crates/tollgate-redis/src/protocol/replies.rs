@@ -65,12 +65,14 @@ impl ReplyBound {
     }
 }
 
-/// Follows the replies of a connection, byte by byte, and refuses one that is too long before it is
-/// kept.
+/// Follows the replies of a connection, and refuses one that is too long before it is kept.
 ///
 /// The parser of the client library keeps whatever a server announces or sends: a text of 2 GB, a
 /// line without an end, an array of a billion values. So this stands in front of it. It reads the
 /// lengths alone, and skips the texts.
+///
+/// A line that is whole and right is read at once. All others are read byte by byte: those that are cut
+/// by the end of a read, and those in which there is something to refuse.
 ///
 /// Where it is stricter than the parser, no server writes what it refuses: lengths with signs or
 /// spaces, and lines that contain half of a line end.
@@ -120,12 +122,20 @@ impl ReplyScanner {
     pub(crate) fn scan(&mut self, mut bytes: &[u8]) -> io::Result<u64> {
         let mut replies = 0;
         while let [byte, rest @ ..] = bytes {
-            bytes = rest;
             match &mut self.step {
                 ScanStep::Kind => {
                     if self.depth == 0 {
                         self.left = self.bound.0.load(Ordering::Relaxed);
                     }
+                    if let Some(line) = Line::of(*byte, rest)
+                        && let Some(left) = self.left.checked_sub(VALUE + line.length)
+                    {
+                        self.left = left;
+                        bytes = &rest[line.length + 1..];
+                        replies += self.begin(*byte, line.number, line.is_negative)?;
+                        continue;
+                    }
+                    bytes = rest;
                     self.spend(VALUE)?;
                     self.step = ScanStep::Line {
                         kind: *byte,
@@ -140,6 +150,7 @@ impl ReplyScanner {
                     is_negative,
                     ends,
                 } => {
+                    bytes = rest;
                     match (*byte, *ends) {
                         (b'\n', true) => {
                             let (kind, number, is_negative) = (*kind, *number, *is_negative);
@@ -160,10 +171,9 @@ impl ReplyScanner {
                     self.spend(1)?;
                 }
                 ScanStep::Text(left) => {
-                    // One byte of the text is taken already.
-                    let more = (*left - 1).min(bytes.len());
-                    bytes = &bytes[more..];
-                    *left -= 1 + more;
+                    let taken = (*left).min(bytes.len());
+                    bytes = &bytes[taken..];
+                    *left -= taken;
                     if *left == 0 {
                         replies += self.end();
                     }
@@ -221,6 +231,45 @@ impl ReplyScanner {
     }
 }
 
+/// The first line of a value, without the byte of its kind.
+struct Line {
+    /// The length without the last byte of the line end, as bytes count that come one at a time.
+    length: usize,
+    number: usize,
+    is_negative: bool,
+}
+
+impl Line {
+    /// Reads the line of a value of this kind. `None` when the bytes do not hold all of it, and when it
+    /// is not as a server writes it.
+    #[inline]
+    fn of(kind: u8, bytes: &[u8]) -> Option<Self> {
+        let (mut number, mut is_negative) = (0, false);
+        let mut at;
+        if has_length(kind) {
+            is_negative = bytes.first() == Some(&b'-');
+            at = usize::from(is_negative);
+            // So few digits that the number fits.
+            for byte in bytes[at..].iter().take(9) {
+                let digit = byte.wrapping_sub(b'0');
+                if digit > 9 {
+                    break;
+                }
+                number = number * 10 + usize::from(digit);
+                at += 1;
+            }
+        } else {
+            // No byte below a line end stands in a line, but for tabs.
+            at = bytes.iter().position(|byte| *byte <= b'\r')?;
+        }
+        (bytes.get(at..at + 2) == Some(b"\r\n")).then_some(Self {
+            length: at + 1,
+            number,
+            is_negative,
+        })
+    }
+}
+
 /// Returns whether the first line of a value of this kind is a length.
 fn has_length(kind: u8) -> bool {
     matches!(kind, b'$' | b'=' | b'!' | b'*' | b'~' | b'>' | b'%' | b'|')
@@ -240,6 +289,35 @@ fn invalid() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::{collection::vec, prelude::*, sample::select};
+
+    /// Has a reply of every kind.
+    const REPLIES: [&[u8]; 24] = [
+        b"+OK\r\n",
+        b"+\r\n",
+        b"-ERR no such key\r\n",
+        b":-12\r\n",
+        b"$-1\r\n",
+        b"$0\r\n\r\n",
+        b"$4\r\n\r\n+a\r\n",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*2\r\n*1\r\n:1\r\n$3\r\nabc\r\n",
+        b"*2\r\n*0\r\n*-1\r\n",
+        b"_\r\n",
+        b"#t\r\n",
+        b",1.5e3\r\n",
+        b"(3492890328409238509324850943850943825024385\r\n",
+        b"=7\r\ntxt:abc\r\n",
+        b"!5\r\nERR x\r\n",
+        b"~2\r\n:1\r\n:2\r\n",
+        b"%0\r\n",
+        b"%2\r\n+a\r\n:1\r\n+b\r\n%1\r\n+c\r\n_\r\n",
+        b"|1\r\n+ttl\r\n:5\r\n*1\r\n:1\r\n",
+        b"|0\r\n_\r\n",
+        b">2\r\n+message\r\n*1\r\n_\r\n",
+        b">0\r\n",
+    ];
 
     /// Returns the number of replies in the bytes, which come in parts of `step`.
     fn scanned(bytes: &[u8], step: usize) -> Result<u64, String> {
@@ -252,45 +330,19 @@ mod tests {
 
     #[test]
     fn every_kind_of_reply_is_counted_once_however_it_is_cut() {
-        let replies: [&[u8]; 24] = [
-            b"+OK\r\n",
-            b"+\r\n",
-            b"-ERR no such key\r\n",
-            b":-12\r\n",
-            b"$-1\r\n",
-            b"$0\r\n\r\n",
-            b"$4\r\n\r\n+a\r\n",
-            b"*-1\r\n",
-            b"*0\r\n",
-            b"*2\r\n*1\r\n:1\r\n$3\r\nabc\r\n",
-            b"*2\r\n*0\r\n*-1\r\n",
-            b"_\r\n",
-            b"#t\r\n",
-            b",1.5e3\r\n",
-            b"(3492890328409238509324850943850943825024385\r\n",
-            b"=7\r\ntxt:abc\r\n",
-            b"!5\r\nERR x\r\n",
-            b"~2\r\n:1\r\n:2\r\n",
-            b"%0\r\n",
-            b"%2\r\n+a\r\n:1\r\n+b\r\n%1\r\n+c\r\n_\r\n",
-            b"|1\r\n+ttl\r\n:5\r\n*1\r\n:1\r\n",
-            b"|0\r\n_\r\n",
-            b">2\r\n+message\r\n*1\r\n_\r\n",
-            b">0\r\n",
-        ];
-        for reply in replies {
+        for reply in REPLIES {
             redis::parse_redis_value(reply).unwrap_or_else(|error| panic!("{reply:?}: {error}"));
         }
-        let all = replies.concat();
+        let all = REPLIES.concat();
         for step in [1, 2, 3, 7, all.len()] {
             assert_eq!(
                 scanned(&all, step),
-                Ok(replies.len() as u64),
+                Ok(REPLIES.len() as u64),
                 "in parts of {step}"
             );
         }
         // Each beginning of a reply is none yet.
-        for reply in replies {
+        for reply in REPLIES {
             for end in 0..reply.len() {
                 assert_eq!(scanned(&reply[..end], 3), Ok(0), "{:?}", &reply[..end]);
             }
@@ -374,6 +426,97 @@ mod tests {
         .concat();
         for _ in 0..9 {
             assert_eq!(scanner.scan(&text).expect("within the bound"), 1);
+        }
+    }
+
+    /// Makes streams of replies, of beginnings of them, and of what no server writes.
+    fn streams() -> impl Strategy<Value = Vec<u8>> {
+        let kinds = select(b"$=!*~>%|+-:,(#_H".as_slice());
+        let any = select(b"$*:+-_0123456789\r\n\t a".as_slice());
+        let number = select(vec![
+            "",
+            "-",
+            "-1",
+            "--1",
+            "0-1",
+            "+1",
+            "987654321",
+            "1234567890123456",
+        ]);
+        let line = (kinds.clone(), 0..40_u8)
+            .prop_map(|(kind, number)| [&[kind], format!("{number}\r\n").as_bytes()].concat());
+        let odd = (
+            kinds,
+            number,
+            select(vec!["\r\n", "\n", "\r", "\r\r\n", " \r\n"]),
+        )
+            .prop_map(|(kind, number, end)| [&[kind], number.as_bytes(), end.as_bytes()].concat());
+        let part = prop_oneof![
+            4 => select(REPLIES.as_slice()).prop_map(<[u8]>::to_vec),
+            4 => line,
+            1 => odd,
+            1 => vec(any, 0..6),
+        ];
+        vec(part, 0..12).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        /// The reference is the scanner itself: of bytes that come one at a time, no line is whole.
+        #[test]
+        fn whole_lines_are_read_as_their_bytes_are(
+            stream in streams(),
+            bound in 60..900_usize,
+            sizes in vec(1..40_usize, 1..9),
+        ) {
+            let scanner = || ReplyScanner::new(ReplyBound(Arc::new(AtomicUsize::new(bound))));
+            let text = |error: io::Error| error.to_string();
+            let mut by_byte = scanner();
+            let counts: Vec<Result<u64, String>> = stream
+                .iter()
+                .scan(Some(0), |count, byte| {
+                    let before = (*count)?;
+                    let now = by_byte.scan(&[*byte]).map(|more| before + more).map_err(text);
+                    *count = now.as_ref().ok().copied();
+                    Some(now)
+                })
+                .collect();
+            let (mut scanner, mut at, mut count) = (scanner(), 0, 0);
+            for size in sizes.into_iter().cycle() {
+                let end = stream.len().min(at + size);
+                let refused = counts[..counts.len().min(end)].iter().find_map(|count| count.as_ref().err());
+                match scanner.scan(&stream[at..end]).map_err(text) {
+                    Err(error) => {
+                        prop_assert_eq!(refused, Some(&error));
+                        break;
+                    }
+                    Ok(more) => count += more,
+                }
+                prop_assert_eq!(refused, None);
+                let expected = end.checked_sub(1).map_or(Ok(0), |last| counts[last].clone());
+                prop_assert_eq!(Ok(count), expected);
+                at = end;
+                if end == stream.len() {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_whole_with_its_end_and_right_without_other_control_characters() {
+        let read = |kind, bytes: &[u8]| {
+            Line::of(kind, bytes).map(|line| (line.length, line.number, line.is_negative))
+        };
+        assert_eq!(read(b'*', b"12\r\n:1\r\n"), Some((3, 12, false)));
+        assert_eq!(read(b'$', b"-1\r\n"), Some((3, 1, true)));
+        assert_eq!(read(b':', b"1700000000000000\r\n"), Some((17, 0, false)));
+        for bytes in ["12", "12\r", "12\n", "1\r2\r\n", "1234567890\r\n", "1 \r\n"] {
+            assert_eq!(read(b'*', bytes.as_bytes()), None, "{bytes:?}");
+        }
+        for bytes in ["ab", "ab\r", "a\nb\r\n", "a\tb\r\n"] {
+            assert_eq!(read(b'+', bytes.as_bytes()), None, "{bytes:?}");
         }
     }
 }
