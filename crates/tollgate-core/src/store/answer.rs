@@ -60,9 +60,21 @@ pub(crate) trait Concludes<T>: Send + Sync {
     fn conclude(&self, check: Check<'_>, outcome: Result<T, Error>) -> Result<T, Error>;
 }
 
-impl<T> AwaitedAnswer<T> {
+impl<T> FutureState<T> {
+    /// Polls the answer that a limiter waits for.
     // Not inlined: a check in the process would pay for it.
     #[inline(never)]
+    fn poll_awaited(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let Self::Awaited(awaited) = self else {
+            panic!("{USED}")
+        };
+        let answer = ready!(awaited.poll(cx));
+        *self = Self::Taken;
+        Poll::Ready(answer)
+    }
+}
+
+impl<T> AwaitedAnswer<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         let Some(answer) = &mut self.answer else {
             panic!("{USED}")
@@ -293,11 +305,7 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             FutureState::Pending(answer, _) => answer.as_mut().poll(cx),
-            FutureState::Awaited(awaited) => {
-                let answer = ready!(awaited.poll(cx));
-                self.0 = FutureState::Taken;
-                Poll::Ready(answer)
-            }
+            FutureState::Awaited(_) => self.0.poll_awaited(cx),
             there => match mem::replace(there, FutureState::Taken) {
                 FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
                 FutureState::Failed(error) => Poll::Ready(Err(error)),
