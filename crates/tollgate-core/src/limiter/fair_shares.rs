@@ -4,14 +4,15 @@
 
 use std::sync::OnceLock;
 
+use smallvec::SmallVec;
+
 use super::Limiter;
 use crate::{
     Algorithm, Cost, Costs, Customer, Decision, Error, Key, Policy, PolicySet, Priority, Store,
     clock::Clock,
     model::{
         Ceiling,
-        charge::{Charge, Spender},
-        policy::MAX_POLICIES,
+        charge::{Account, Ceilings, Charge, Spender},
         priority::refuse_leased,
     },
     store::{Check, Filling, ReplicaGroup, Seen, Spending},
@@ -64,24 +65,25 @@ impl FairShares {
         });
         let mut spender = Spender {
             customer,
-            states: [0; MAX_POLICIES],
+            accounts: SmallVec::new(),
             is_new: false,
         };
-        let costs = charge.borrow().iter(policies.len());
-        let each = policies.iter().zip(costs).zip(&mut spender.states);
-        let ceilings = each.map(|((policy, cost), state)| {
+        let mut ceilings = Ceilings::new();
+        for (at, policy) in policies.iter().enumerate() {
             if !policy.is_ranked() {
-                return Ceiling::share_of(Priority::CRITICAL, policy);
+                ceilings.push(Ceiling::share_of(Priority::CRITICAL, policy));
+                continue;
             }
-            let filling = Filling::of(policy.quota_ref());
-            *state = filling.state(policy, key);
-            let seen = spending.see(*state, customer, &filling);
+            let (filling, cost) = (Filling::of(policy.quota_ref()), charge.borrow().of(at));
+            let state = filling.state(policy, key);
+            let seen = spending.see(state, customer, &filling);
             spender.is_new |= seen.is_new();
             let weight = f64::from(customer.weight().get());
             let priority = priority(policy, &filling, cost, &seen, weight, fastrand::f64());
-            Ceiling::share_of(priority, policy)
-        });
-        charge.under(ceilings).spent_by(spender)
+            ceilings.push(Ceiling::share_of(priority, policy));
+            spender.accounts.push(Account { at, ..seen.account });
+        }
+        charge.spent_by(ceilings, Some(spender))
     }
 
     /// Counts what a customer was admitted, or that it asked.
@@ -94,20 +96,18 @@ impl FairShares {
         if !is_allowed && !spender.is_new {
             return;
         }
-        let decided = decision.policies();
-        let each = check.policies.iter().zip(decided.iter()).enumerate();
-        for (at, (policy, decided)) in each.filter(|(at, _)| spender.states[*at] != 0) {
-            let (quota, state, customer) =
-                (policy.quota_ref(), spender.states[at], spender.customer);
-            let filling = Filling::of(quota);
-            if is_allowed {
+        let (asked, decided) = (check.policies.shared(), decision.policies().shared());
+        for account in &spender.accounts {
+            if !is_allowed {
+                spending.ask(account, spender.customer);
+            } else if let (Some(asked), Some(decided)) =
+                (asked.get(account.at), decided.get(account.at))
+            {
                 // In an outage, a unit of the part that this process has is several of the whole.
-                let part =
-                    decided.quota_ref().amount().max(1) as f64 / quota.amount().max(1) as f64;
-                let units = decision.charge().of(at).units() as f64 / part;
-                spending.add(state, customer, &filling, units);
-            } else {
-                spending.ask(state, customer, &filling);
+                let [whole, part] =
+                    [asked, decided].map(|policy| policy.quota_ref().amount().max(1) as f64);
+                let units = decision.charge().of(account.at).units() as f64;
+                spending.add(account, spender.customer, units * whole / part);
             }
         }
     }

@@ -12,13 +12,16 @@ use crate::{Customer, Policy, Priority, Quota, model::policy::MAX_POLICIES};
 /// charged. The places behind the last policy are zero.
 pub(crate) type EachCost = Arc<Each>;
 
+/// The ceilings of the policies of a set, in its order.
+pub(crate) type Ceilings = SmallVec<[Ceiling; 2]>;
+
 /// Names what few requests have.
 #[derive(Clone, Debug)]
 pub(crate) struct Each {
     costs: [Cost; MAX_POLICIES],
-    ceilings: Option<[Ceiling; MAX_POLICIES]>,
+    ceilings: Option<Ceilings>,
     /// Who spends under [fair shares](crate::LimiterBuilder::fair_shares).
-    spender: Option<Box<Spender>>,
+    spender: Option<Spender>,
     /// Policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.
     cascade: Option<Cascade>,
@@ -30,13 +33,35 @@ pub(crate) struct Each {
 }
 
 /// Says who spends, and of what.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Spender {
     pub(crate) customer: Customer,
-    /// The number of the state that each policy shares. 0 where it shares none.
-    pub(crate) states: [u64; MAX_POLICIES],
+    /// What it spends of, for each policy that is shared fairly.
+    pub(crate) accounts: SmallVec<[Account; 1]>,
     /// Whether the customer is hardly counted for one of them yet.
     pub(crate) is_new: bool,
+}
+
+/// Says where the units are counted that a customer spends of one state, and what the check found
+/// there that changes slowly, so that it is not looked up again for the decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Account {
+    /// The place of the policy in the set.
+    pub(crate) at: usize,
+    /// The number of the state.
+    pub(crate) state: u64,
+    /// The number of the customer, who spends of this state.
+    pub(crate) spender: u64,
+    /// The time of the check in microseconds.
+    pub(crate) now: u64,
+    /// The weights of all customers.
+    pub(crate) weights: f64,
+    /// The units that the customer has spent lately in other processes.
+    pub(crate) elsewhere: f64,
+    /// The units that its share gives it in a microsecond.
+    pub(crate) back_per_us: f64,
+    /// The burst of the policy.
+    pub(crate) burst: f64,
 }
 
 /// Says how a cost is divided over policies that are spent one after the other.
@@ -161,17 +186,21 @@ impl Charge {
 
     /// Returns the same charge under a ceiling for each policy.
     pub(crate) fn under(&self, ceilings: impl IntoIterator<Item = Ceiling>) -> Self {
-        let mut each = [Ceiling::default(); MAX_POLICIES];
-        each.iter_mut()
-            .zip(ceilings)
-            .for_each(|(place, ceiling)| *place = ceiling);
+        let mut each = Ceilings::new();
+        ceilings.into_iter().for_each(|ceiling| each.push(ceiling));
+        let spender = self.each.as_ref().and_then(|each| each.spender.clone());
+        self.spent_by(each, spender)
+    }
+
+    /// Returns the same charge under a ceiling for each policy, with who spends.
+    pub(crate) fn spent_by(&self, ceilings: Ceilings, spender: Option<Spender>) -> Self {
         let of_each = self.each.as_deref();
         Self {
             cost: self.cost,
             each: Some(Arc::new(Each {
                 costs: of_each.map_or([self.cost; MAX_POLICIES], |each| each.costs),
-                ceilings: Some(each),
-                spender: of_each.and_then(|each| each.spender.clone()),
+                ceilings: Some(ceilings),
+                spender,
                 cascade: of_each.and_then(|each| each.cascade),
                 beside: of_each.map_or(0, |each| each.beside),
                 number: 0,
@@ -179,19 +208,11 @@ impl Charge {
         }
     }
 
-    /// Returns the same charge, which is under ceilings, with who spends.
-    pub(crate) fn spent_by(mut self, spender: Spender) -> Self {
-        if let Some(each) = &mut self.each {
-            Arc::make_mut(each).spender = Some(Box::new(spender));
-        }
-        self
-    }
-
     /// Returns the same charge under the ceilings of another charge on the same policies, if that
     /// has any.
     pub(crate) fn under_those_of(self, other: ChargeRef<'_>) -> Self {
-        match other.each.and_then(|each| each.ceilings) {
-            Some(ceilings) => self.under(ceilings),
+        match other.each.and_then(|each| each.ceilings.as_ref()) {
+            Some(ceilings) => self.under(ceilings.iter().copied()),
             None => self,
         }
     }
@@ -261,7 +282,7 @@ impl<'a> ChargeRef<'a> {
 
     /// Returns who spends under fair shares. `None` for most checks.
     pub(crate) fn spender(self) -> Option<&'a Spender> {
-        self.each?.spender.as_deref()
+        self.each?.spender.as_ref()
     }
 
     /// Returns this charge as that of the commit with this number.

@@ -205,6 +205,42 @@ impl State {
         by_state!(self, state => state.decide(policy, stored_interval, now_us, cost, tag))
     }
 
+    /// Decides for a set of one policy under a ceiling, in place. Returns the level, and whether the
+    /// state was changed.
+    ///
+    /// The steps are called here: compiled into one function for ceilings too, [`decide`](Self::decide)
+    /// would cost each check without one 30 instructions.
+    pub(crate) fn decide_capped(
+        &mut self,
+        policy: &Policy,
+        stored_interval: Option<f64>,
+        now_us: u64,
+        ask: Ask,
+        tag: &[u8],
+    ) -> (PolicyLevel, bool) {
+        let Advanced { mut state, mended } = self.advance(policy, stored_interval, now_us);
+        let fits = state.fits(policy, now_us, ask);
+        let is_charged = fits && ask.cost > 0;
+        if is_charged {
+            state.charge(policy, now_us, ask.cost, tag);
+        }
+        let denied = ask.denied_unless(fits);
+        let as_stored = match stored_interval {
+            Some(interval) if !is_charged => self.words_as_stored(policy, interval, now_us, denied),
+            _ => None,
+        };
+        let words = as_stored.unwrap_or_else(|| state.words(policy, now_us, denied));
+        let is_written = is_charged || (mended && ask.cost > 0);
+        if is_written {
+            // A ceiling may let any state go into debt.
+            state.note_debt(policy, None, now_us);
+            *self = state;
+        } else if !mended && state.is_moved() {
+            *self = state;
+        }
+        (PolicyLevel { fits, words }, is_written)
+    }
+
     /// Returns what a [look](Meter::look) reads of this stored state.
     pub(crate) fn looked_at(&self) -> Self {
         let mut state = self.clone();

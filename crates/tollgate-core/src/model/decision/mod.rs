@@ -579,8 +579,9 @@ pub struct PolicyLevels {
 /// Keeps what few decisions have.
 #[derive(Clone, Debug, Default)]
 struct More {
-    /// The words after the first [`INLINE`].
-    words: [u64; MORE],
+    /// The words after the first [`INLINE`]. Apart, because costs are kept more often than so many
+    /// words.
+    words: Option<Box<[u64; MORE]>>,
     /// The cost for each policy, when the costs differ.
     costs: Option<EachCost>,
     /// The numbers of each policy, when a test has set them and no state has them.
@@ -623,7 +624,11 @@ impl PolicyLevels {
             for &word in &level.words[..policy.words()] {
                 match all.words.get_mut(at) {
                     Some(slot) => *slot = word,
-                    None => all.more.get_or_insert_default().words[at - INLINE] = word,
+                    None => {
+                        let more = all.more.get_or_insert_default();
+                        let words = more.words.get_or_insert_with(|| Box::new([0; MORE]));
+                        words[at - INLINE] = word;
+                    }
                 }
                 at += 1;
             }
@@ -649,7 +654,16 @@ impl PolicyLevels {
     /// Keeps the cost for each policy beside the levels.
     #[cold]
     pub(crate) fn with_costs(mut self, costs: &EachCost) -> Self {
-        self.more.get_or_insert_default().costs = Some(costs.clone());
+        let costs = Some(costs.clone());
+        match &mut self.more {
+            Some(more) => more.costs = costs,
+            None => {
+                self.more = Some(Box::new(More {
+                    costs,
+                    ..More::default()
+                }));
+            }
+        }
         self
     }
 
@@ -721,10 +735,10 @@ impl PolicyLevels {
 
     #[inline]
     fn word(&self, at: usize) -> u64 {
-        match (self.words.get(at), &self.more) {
-            (Some(word), _) => *word,
-            (None, Some(more)) => more.words[at - INLINE],
-            (None, None) => 0,
+        let more = || Some(self.more.as_ref()?.words.as_ref()?[at - INLINE]);
+        match self.words.get(at) {
+            Some(word) => *word,
+            None => more().unwrap_or(0),
         }
     }
 }

@@ -114,6 +114,33 @@ impl StateTable {
         level
     }
 
+    /// Decides over one policy under a ceiling, as [`check_one`](Self::check_one) does without.
+    pub(super) fn check_capped(
+        &mut self,
+        hash: u64,
+        check: Check<'_>,
+        policy: &Arc<Policy>,
+        now_us: u64,
+    ) -> PolicyLevel {
+        let ask = check.charge().ask(0);
+        let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
+        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
+            let interval = policy.other_interval_us(&entry.policy);
+            let (level, is_written) =
+                (entry.state).decide_capped(policy, interval, now_us, ask, check.tag);
+            if is_written {
+                entry.set_policy(policy);
+            }
+            return level;
+        }
+        let mut state = State::fresh(policy.algorithm());
+        let (level, is_written) = state.decide_capped(policy, None, now_us, ask, check.tag);
+        if is_written {
+            self.insert(slot, check.key, policy, state, now_us);
+        }
+        level
+    }
+
     pub(super) fn find(&self, hash: u64, key: &Key, policy: &Policy) -> Option<usize> {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
         self.states

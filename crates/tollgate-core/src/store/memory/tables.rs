@@ -122,6 +122,7 @@ pub(super) fn check_in(
         [policy] if !check.charge().is_capped() => {
             PolicyLevels::one(table.check_one(hash, check, policy, now_us))
         }
+        [policy] => PolicyLevels::one(table.check_capped(hash, check, policy, now_us)),
         _ => step::check(
             &mut OneTable {
                 table,

@@ -16,13 +16,13 @@ use std::{
 use arc_swap::ArcSwapOption;
 use foldhash::fast::RandomState;
 
-use crate::{Customer, Key, Policy, Quota, clock::Clock};
+use crate::{Customer, Key, Policy, Quota, clock::Clock, model::charge::Account};
 
 /// What was spent fades to a third in four fillings of the bucket, or up to twice as long.
 const FILLINGS: u64 = 4;
 
 /// Who asked is forgotten so many times as fast as what was spent.
-const FORGOTTEN: f64 = 4.0;
+const FORGOTTEN: i32 = 4;
 
 /// The part of its share at which a customer is ahead of it, in a long run. The rest is for what the
 /// measure does not know yet: a customer that asks seldom is forgotten between two checks.
@@ -160,22 +160,19 @@ impl Filling {
     }
 }
 
-/// Returns the time in microseconds in which what is counted under a number fades to a third.
-fn fades_us(number: u64) -> f64 {
-    (1_u64 << (number >> FADES_AT & 63)) as f64
+/// Returns the time in microseconds in which what is counted under a number fades to a third. It is a
+/// power of two, of 2^10 at least.
+fn fades_us(number: u64) -> u64 {
+    1 << (number >> FADES_AT & 63)
 }
 
 /// What is known about a customer that asks for units of a state.
 pub(crate) struct Seen {
-    spender: u64,
     here: f64,
-    elsewhere: f64,
     /// The part of one with which it is counted, in the number of customers and in that of weights.
     counted: (f64, f64),
-    weights: f64,
-    now: u64,
-    /// What its share gives it in a microsecond.
-    back_per_us: f64,
+    /// Where its units are counted. Its policy is the first one.
+    pub(crate) account: Account,
     /// The units that it has spent beyond what its share has given it meanwhile.
     pub(crate) ahead: f64,
     /// How many customers asked lately, about.
@@ -187,12 +184,12 @@ pub(crate) struct Seen {
 impl Seen {
     /// Returns the units that the customer has spent lately in all processes, or more.
     pub(crate) fn spent(&self) -> f64 {
-        self.here + self.elsewhere
+        self.here + self.account.elsewhere
     }
 
     /// Returns whether the customer is hardly counted.
     pub(crate) fn is_new(&self) -> bool {
-        self.counted.0 < 0.5
+        self.counted.0 < NEW
     }
 }
 
@@ -225,89 +222,95 @@ impl Spending {
         let counted = counted(&cells, spender, now);
         let weights = (weights - weight * counted.1).max(0.0) + weight;
         let share = weight / weights;
-        let back_per_us = SURE * share * filling.per_us;
-        let (mut here, mut ahead) = (f64::INFINITY, f64::INFINITY);
-        for cell in cells {
-            let (spent, age) = (unpacked(cell.units.load(Relaxed)), cell.age(now));
-            here = here.min(faded(spent.0, age, spender));
-            ahead = ahead.min((spent.1 - age * back_per_us).max(0.0));
-        }
         let elsewhere = heard.map_or(0.0, |heard| {
             // What is reported again in time does not fade: its customer goes on.
             let since = now.saturating_sub(heard.at + TOLD_EVERY.as_micros() as u64);
             let units = heard.units.get(&spender).copied().unwrap_or_default();
             faded(units, since as f64, spender)
         });
-        Seen {
+        let account = Account {
+            at: 0,
+            state,
             spender,
-            here,
-            elsewhere,
-            counted,
-            weights,
             now,
-            back_per_us,
+            weights,
+            elsewhere,
+            back_per_us: SURE * share * filling.per_us,
+            burst: filling.burst,
+        };
+        let (here, ahead) = spent_here(&cells, &fades_of(&cells, &account));
+        Seen {
+            here,
+            counted,
+            account,
             ahead,
             customers,
             share,
         }
     }
 
-    /// Counts units that a customer has spent in this process.
-    pub(crate) fn add(&self, state: u64, customer: Customer, filling: &Filling, units: f64) {
-        let seen = self.see(state, customer, filling);
-        let spent = seen.here + units;
+    /// Counts units that a customer has spent in this process, since the check that found this
+    /// account.
+    pub(crate) fn add(&self, account: &Account, customer: Customer, units: f64) {
+        let cells = self.cells_of(account.spender);
+        let fades = fades_of(&cells, account);
+        // Read again: other checks of the customer may have been decided meanwhile.
+        let (here, ahead) = spent_here(&cells, &fades);
+        let counted = counted(&cells, account.spender, account.now);
+        let spent = here + units;
         // A customer that comes to several processes is ahead in each by what it spends in all.
-        let ahead = seen.ahead + units * (spent + seen.elsewhere) / spent;
-        let ahead = ahead.min(filling.burst.max(units));
-        for cell in self.cells_of(seen.spender) {
-            let age = cell.age(seen.now);
+        let ahead = ahead + units * (spent + account.elsewhere) / spent;
+        let ahead = ahead.min(account.burst.max(units));
+        for (cell, fade) in cells.into_iter().zip(fades) {
             let grown = |word| {
-                let (units, furthest) = unpacked(word);
-                let units = faded(units, age, seen.spender).max(spent);
-                Some(pack(units, (furthest - age * seen.back_per_us).max(ahead)))
+                let (units, furthest) = fade.of(word);
+                Some(pack(units.max(spent), furthest.max(ahead)))
             };
             // It cannot fail.
             let _ = cell.units.fetch_update(Relaxed, Relaxed, grown);
-            cell.at.fetch_max(seen.now, Relaxed);
-            cell.spender.store(seen.spender, Relaxed);
+            if cell.at.load(Relaxed) < account.now {
+                cell.at.fetch_max(account.now, Relaxed);
+            }
+            cell.spender.store(account.spender, Relaxed);
         }
         let weight = f64::from(customer.weight().get());
-        let whole = COUNTS_WHOLE * filling.burst * weight / seen.weights;
-        self.count(
-            state,
-            &seen,
-            weight,
-            ((spent + seen.elsewhere) / whole).min(1.0),
-        );
+        let whole = COUNTS_WHOLE * account.burst * weight / account.weights;
+        let part = ((spent + account.elsewhere) / whole).min(1.0);
+        self.count(account, counted, weight, part);
     }
 
     /// Counts a customer that asks, and was admitted nothing.
-    pub(crate) fn ask(&self, state: u64, customer: Customer, filling: &Filling) {
-        let seen = self.see(state, customer, filling);
-        if seen.is_new() {
+    pub(crate) fn ask(&self, account: &Account, customer: Customer) {
+        let cells = self.cells_of(account.spender);
+        let counted = counted(&cells, account.spender, account.now);
+        if counted.0 < NEW {
             let weight = f64::from(customer.weight().get());
-            self.count(state, &seen, weight, 1.0);
+            self.count(account, counted, weight, 1.0);
         }
     }
 
-    /// Counts a customer for so much of one among those that ask.
-    fn count(&self, state: u64, seen: &Seen, weight: f64, part: f64) {
-        let (before, before_weight) = seen.counted;
+    /// Counts a customer for so much of one among those that ask. `counted` is the part with which
+    /// it is counted.
+    fn count(&self, account: &Account, counted: (f64, f64), weight: f64, part: f64) {
+        let (before, before_weight) = counted;
         if part - before < 1.0 / 64.0 && before > 1.0 - 1.0 / 64.0 {
             return;
         }
         // What is stored is what is added.
         let parts = (part.max(before) * MOST_PARTS).ceil();
         let part = parts / MOST_PARTS;
-        for cell in self.cells_of(seen.spender) {
-            let asked = seen.now << PARTS_BITS | parts as u64;
+        if part <= before {
+            return;
+        }
+        for cell in self.cells_of(account.spender) {
+            let asked = account.now << PARTS_BITS | parts as u64;
             cell.asked.fetch_max(asked, Relaxed);
         }
-        for customer_count in self.counts_of(state) {
-            customer_count.fade(state, seen.now);
+        for customer_count in self.counts_of(account.state) {
+            customer_count.fade(account.state, account.now);
             add(&customer_count.customers, part - before);
             add(&customer_count.weights, weight * (part - before_weight));
-            customer_count.state.store(state, Relaxed);
+            customer_count.state.store(account.state, Relaxed);
         }
     }
 
@@ -438,18 +441,71 @@ impl CustomerCount {
     /// Lets the numbers fade, which is not worth it after a short time.
     fn fade(&self, state: u64, now: u64) {
         let (at, fades_us) = (self.at.load(Relaxed), fades_us(state));
-        let age = now.saturating_sub(at) as f64;
-        if age < fades_us / 256.0 {
+        let age_us = now.saturating_sub(at);
+        if age_us < fades_us / SHORT {
             return;
         }
         let is_first = self.at.compare_exchange(at, now, Relaxed, Relaxed).is_ok();
         if is_first {
-            let left = (-age / fades_us).exp();
-            scale(&self.customers, left.powf(FORGOTTEN));
+            let left = faded(1.0, age_us as f64, state);
+            scale(&self.customers, left.powi(FORGOTTEN));
             scale(&self.weights, left);
         }
     }
 }
+
+/// How the units of a cell have faded since they were counted.
+#[derive(Clone, Copy)]
+struct Fade {
+    /// The part that is left of them.
+    left: f64,
+    /// The units that the share of the customer has given it meanwhile.
+    given: f64,
+}
+
+impl Fade {
+    /// Returns what is left of the units in the word of a cell, and how many of them are ahead of the
+    /// share.
+    #[inline]
+    fn of(self, word: u64) -> (f64, f64) {
+        let (units, ahead) = unpacked(word);
+        (units * self.left, (ahead - self.given).max(0.0))
+    }
+}
+
+/// Returns how the cells of a customer have faded. Most have the same age, and the exponential is
+/// computed once for each age.
+fn fades_of(cells: &[&Cell; ROWS], account: &Account) -> [Fade; ROWS] {
+    let (mut last_us, mut left) = (0.0, 1.0);
+    cells.map(|cell| {
+        let age_us = cell.age(account.now);
+        if age_us != last_us {
+            (last_us, left) = (age_us, faded(1.0, age_us, account.spender));
+        }
+        Fade {
+            left,
+            given: age_us * account.back_per_us,
+        }
+    })
+}
+
+/// Returns the units that a customer has spent in this process, and those ahead of its share: of its
+/// cells, the one with the least was shared least.
+fn spent_here(cells: &[&Cell; ROWS], fades: &[Fade; ROWS]) -> (f64, f64) {
+    let (mut here, mut ahead) = (f64::INFINITY, f64::INFINITY);
+    for (cell, fade) in cells.iter().zip(fades) {
+        let found = fade.of(cell.units.load(Relaxed));
+        (here, ahead) = (here.min(found.0), ahead.min(found.1));
+    }
+    (here, ahead)
+}
+
+/// A customer that is counted for less than this part of one is new.
+const NEW: f64 = 0.5;
+
+/// A customer and the number of customers do not fade within this part of the time in which what was
+/// spent fades.
+const SHORT: u64 = 256;
 
 /// The bits of a part of one, and how many parts they can say.
 const PARTS_BITS: u32 = 12;
@@ -461,13 +517,13 @@ fn counted(cells: &[&Cell; ROWS], spender: u64, now: u64) -> (f64, f64) {
     let asked = cells.map(|cell| cell.asked.load(Relaxed));
     let asked = asked.into_iter().min().unwrap_or_default();
     let part = (asked & ((1 << PARTS_BITS) - 1)) as f64 / MOST_PARTS;
-    let age = now.saturating_sub(asked >> PARTS_BITS) as f64 / fades_us(spender);
+    let age_us = now.saturating_sub(asked >> PARTS_BITS);
     // As the crowd.
-    if part == 0.0 || age < 1.0 / 256.0 {
+    if part == 0.0 || age_us < fades_us(spender) / SHORT {
         return (part, part);
     }
-    let left = (-age).exp();
-    (part * left.powf(FORGOTTEN), part * left)
+    let left = faded(1.0, age_us as f64, spender);
+    (part * left.powi(FORGOTTEN), part * left)
 }
 
 /// Returns the numbers that stand in cells, the one with the most first, without those that have
@@ -503,7 +559,7 @@ fn faded(units: f64, age_us: f64, spender: u64) -> f64 {
     if age_us == 0.0 || units == 0.0 {
         return units;
     }
-    units * (-age_us / fades_us(spender)).exp()
+    units * (-age_us / fades_us(spender) as f64).exp()
 }
 
 fn add(word: &AtomicU64, more: f64) {

@@ -22,6 +22,11 @@ fn tell(processes: &[Spending]) {
     }
 }
 
+fn spend(process: &Spending, state: u64, customer: Customer, filling: &Filling, units: f64) {
+    let seen = process.see(state, customer, filling);
+    process.add(&seen.account, customer, units);
+}
+
 fn customers(process: &Spending, state: u64, filling: &Filling) -> f64 {
     process.see(state, Customer::UNKNOWN, filling).customers
 }
@@ -33,10 +38,10 @@ fn customers_count_once_whether_they_come_to_one_process_or_to_all() {
     let (everywhere, apart) = (processes::<4>(&clock), processes::<4>(&clock));
     for customer in 0..20_u64 {
         for process in &everywhere {
-            process.add(state, Customer::new(customer), &filling, 200.0);
+            spend(process, state, Customer::new(customer), &filling, 200.0);
         }
         let process = &apart[customer as usize % 4];
-        process.add(state, Customer::new(customer), &filling, 800.0);
+        spend(process, state, Customer::new(customer), &filling, 800.0);
     }
     for processes in [&everywhere, &apart] {
         tell(processes);
@@ -58,7 +63,7 @@ fn who_comes_to_all_processes_is_ahead_in_each_by_what_it_spends_in_all() {
     let (both, heavy) = (processes::<2>(&clock), Customer::new("heavy"));
     let spend = || {
         for process in &both {
-            process.add(state, heavy, &filling, 10.0);
+            spend(process, state, heavy, &filling, 10.0);
         }
     };
     spend();
@@ -79,7 +84,7 @@ fn what_was_spent_fades_with_the_time_in_which_the_bucket_fills() {
         let state = filling.state(&policy(), &Key::new("all"));
         let [process] = processes(&clock);
         let customer = Customer::new("acme");
-        process.add(state, customer, &filling, 900.0);
+        spend(&process, state, customer, &filling, 900.0);
         let after = |part: f64| {
             clock.advance(Duration::from_secs_f64(seconds as f64 * part));
             let seen = process.see(state, customer, &filling);
