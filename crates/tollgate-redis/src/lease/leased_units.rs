@@ -169,7 +169,7 @@ impl LastAnswer {
 
 /// Connects a check that makes a call with the leased units, when its call is composed and when it
 /// is answered.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct LeaseCall {
     leased_units: Arc<LeasedUnits>,
     /// The time of the check, which is no later than the sending of its call.
@@ -177,7 +177,19 @@ pub(crate) struct LeaseCall {
     /// The call is made to return units.
     gives_back: bool,
     /// For each report of the call, the time at which its units lapse at the server.
-    lapses_us: Arc<Lock<SmallVec<[u64; 2]>>>,
+    lapses_us: Lock<SmallVec<[u64; 2]>>,
+}
+
+impl Clone for LeaseCall {
+    /// Leaves out the reports: they are taken when a call is composed, and the clone is for another
+    /// one.
+    fn clone(&self) -> Self {
+        Self {
+            leased_units: Arc::clone(&self.leased_units),
+            lapses_us: Lock::default(),
+            ..*self
+        }
+    }
 }
 
 impl LeaseCall {
@@ -187,7 +199,7 @@ impl LeaseCall {
             leased_units: Arc::clone(leased_units),
             at_us,
             gives_back: false,
-            lapses_us: Arc::default(),
+            lapses_us: Lock::default(),
         }
     }
 
@@ -218,10 +230,14 @@ impl LeaseCall {
         let reports = entry.units.take_reports(now_us, self.gives_back);
         counts.returned += reports.iter().map(|report| report.returned).sum::<u64>();
         counts.lapsed += entry.units.take_lapsed();
-        *self.lapses_us.lock() = reports
-            .iter()
-            .filter_map(|report| lapse_us(policies, report))
-            .collect();
+        let mut lapses_us = self.lapses_us.lock();
+        lapses_us.clear();
+        lapses_us.extend(
+            reports
+                .iter()
+                .filter_map(|report| lapse_us(policies, report)),
+        );
+        drop(lapses_us);
         (reports, want)
     }
 

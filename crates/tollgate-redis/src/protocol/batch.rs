@@ -2,6 +2,8 @@
 //! Which checks are in a batch is decided in `dispatch/batch/`; the numbers of one check are in
 //! `check.rs`.
 
+use std::ops::Range;
+
 use redis::Value;
 
 use super::check::{for_each_number, invalid, levels, push_charge, time, word, words_of_check};
@@ -27,6 +29,8 @@ pub struct MixedArgs<'a> {
     packed: Vec<u8>,
     now: f64,
     row: Option<EqualSubjects<'a>>,
+    /// The last policies whose numbers were written, and where these are.
+    quotas: Option<(&'a PolicySet, Range<usize>)>,
 }
 
 /// The last subjects, if they differ in their costs alone: their other numbers are sent once.
@@ -51,6 +55,7 @@ impl<'a> MixedArgs<'a> {
             packed,
             now,
             row: None,
+            quotas: None,
         }
     }
 
@@ -97,7 +102,7 @@ impl<'a> MixedArgs<'a> {
     /// wanted units.
     pub fn leased_subject<'c>(
         &mut self,
-        policies: &PolicySet,
+        policies: &'a PolicySet,
         reports: &[Report],
         want: u64,
         runs: impl Iterator<Item = (ChargeRef<'c>, usize)>,
@@ -116,10 +121,17 @@ impl<'a> MixedArgs<'a> {
         self.runs(policies, runs);
     }
 
-    fn quotas(&mut self, policies: &PolicySet) {
+    fn quotas(&mut self, policies: &'a PolicySet) {
+        if let Some((last, at)) = &self.quotas
+            && last.is_same(policies)
+        {
+            return self.packed.extend_from_within(at.clone());
+        }
+        let start = self.packed.len();
         for_each_number(policies, self.now, |number| {
             self.packed.extend_from_slice(&number.to_le_bytes());
         });
+        self.quotas = Some((policies, start..self.packed.len()));
     }
 
     fn runs<'c>(
@@ -241,6 +253,9 @@ impl<'a> BatchReply<'a> {
         let words = self.take(words_of_grant(policies))?;
         let number = |at: usize| word(&words[at]).and_then(count);
         let [units, life_us] = [number(0)?, number(1)?];
+        if units == 0 {
+            return Ok(None);
+        }
         let stamp = |at: usize| {
             Ok(Stamp {
                 birth: number(at)?,
@@ -250,7 +265,7 @@ impl<'a> BatchReply<'a> {
         let stamps = (0..policies.len())
             .map(|at| stamp(2 + 2 * at))
             .collect::<Result<_, Error>>()?;
-        Ok((units > 0).then_some(Grant {
+        Ok(Some(Grant {
             stamps,
             units,
             life_us,

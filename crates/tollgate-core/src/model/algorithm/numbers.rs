@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     Policy,
-    model::{charge::Ask, quota::Span},
+    model::{
+        charge::Ask,
+        quota::{MAX_EXACT, Span},
+    },
 };
 
 /// Derives the numbers of a policy from its level after a check that asked for `ask`.
@@ -87,11 +90,7 @@ pub fn later(
 ) -> PolicyLevel {
     let ask = ask.into();
     // The reply for a single bucket has no time. Any time gives the same result then.
-    let at_us = if at_us == 0 {
-        crate::model::quota::MAX_EXACT
-    } else {
-        at_us
-    };
+    let at_us = if at_us == 0 { MAX_EXACT } else { at_us };
     let Some(mut state) = state_of(policy, &level.words, at_us) else {
         let [_, retry_us, reset_us, more_us] =
             level.words.map(|word| word.saturating_sub(passed_us));
@@ -126,38 +125,54 @@ pub fn lowered(
     passed_us: u64,
     most: u64,
 ) -> PolicyLevel {
-    let mut level = later(
-        policy,
-        &PolicyLevel {
-            fits: true,
-            ..*level
-        },
-        at_us,
-        passed_us,
-        0,
-    );
-    let surplus = numbers(policy, &level, 0).remaining.saturating_sub(most);
-    if surplus == 0 {
+    // The reply for a single bucket has no time. Any time gives the same result then.
+    let at_us = if at_us == 0 { MAX_EXACT } else { at_us };
+    let lowered = by_algorithm!(policy.algorithm(), Of => {
+        lowered_state::<Of>(policy, &level.words, at_us, at_us + passed_us, most)
+    });
+    if let Some(level) = lowered {
         return level;
     }
-    let now_us = if at_us == 0 {
-        crate::model::quota::MAX_EXACT
-    } else {
-        at_us
-    } + passed_us;
-    level.words = match state_of(policy, &level.words, now_us) {
-        Some(mut state) => {
-            state.charge(policy, now_us, surplus, &[]);
-            state.words(policy, now_us, 0)
-        }
-        None => {
-            let period_us = policy.quota_ref().period_us();
-            let [used, _, reset_us, more_us] = level.words;
-            let more_us = if used == 0 { period_us } else { more_us };
-            [used + surplus, 0, reset_us.max(period_us), more_us]
-        }
+    let level = PolicyLevel {
+        fits: true,
+        ..*level
     };
+    let mut level = later(policy, &level, at_us, passed_us, 0);
+    let surplus = numbers(policy, &level, 0).remaining.saturating_sub(most);
+    if surplus > 0 {
+        let period_us = policy.quota_ref().period_us();
+        let [used, _, reset_us, more_us] = level.words;
+        let more_us = if used == 0 { period_us } else { more_us };
+        level.words = [used + surplus, 0, reset_us.max(period_us), more_us];
+    }
     level
+}
+
+/// Returns the level that [`lowered`] returns for a state that has these words. `None` when the words
+/// are not the whole state.
+///
+/// Each decision that a lease makes passes here. The steps are those of [`later`], without the enum of
+/// all states around them.
+fn lowered_state<Of: Meter>(
+    policy: &Policy,
+    words: &Words,
+    at_us: u64,
+    now_us: u64,
+    most: u64,
+) -> Option<PolicyLevel> {
+    let mut state = Of::of_words(policy, words, at_us)?;
+    state.note_debt(policy, None, at_us);
+    let (state, _) = state.advance(policy, None, now_us);
+    let nothing = Ask::from(0);
+    let fits = state.fits(policy, now_us, nothing);
+    let mut words = state.words(policy, now_us, nothing);
+    let remaining = Of::numbers(policy, &words, nothing).remaining;
+    if remaining > most {
+        let mut state = Of::of_words(policy, &words, now_us)?;
+        state.charge(policy, now_us, remaining - most, &[]);
+        words = state.words(policy, now_us, nothing);
+    }
+    Some(PolicyLevel { fits, words })
 }
 
 /// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its

@@ -524,25 +524,19 @@ impl Group {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
         };
-        for mut subject in self.subjects {
-            let first = subject[0].request().clone();
-            let mut last = None;
-            // The block ends the borrow of the subject, whose run is then taken out.
-            while let Some((charge, count)) = { runs_of(&subject).next() } {
-                let charge = charge.to_owned();
-                let rest = subject.drain(count..).collect();
-                let run = std::mem::replace(&mut subject, rest);
-                let outcome = reply.next(first.policies(), count);
-                last = outcome
-                    .as_ref()
-                    .ok()
-                    .map(|outcome| outcome.decision(count - 1, first.policies(), charge.borrow()));
-                reply_run(run, &outcome);
-            }
-            if let (Ok(grant), Some(decision), Some(call)) =
-                (reply.grant(first.policies()), last, &first.lease_call)
+        for subject in self.subjects {
+            let first = subject[0].request();
+            let outcome = |(_, count)| (count, reply.next(first.policies(), count));
+            let runs: SmallVec<[_; 1]> = runs_of(&subject).map(outcome).collect();
+            if let (Ok(grant), Some(call)) = (reply.grant(first.policies()), &first.lease_call)
+                && let (Some((count, Ok(last))), Some(check)) = (runs.last(), subject.last())
             {
+                let decision = last.decision(count - 1, first.policies(), check.request().charge());
                 call.answered(first.key(), first.hash.whole, &decision, grant);
+            }
+            let mut checks = subject.into_iter();
+            for (count, outcome) in runs {
+                reply_run(checks.by_ref().take(count), &outcome);
             }
         }
         Ok(())
@@ -653,7 +647,7 @@ fn runs_of(subject: &Subject) -> impl Iterator<Item = (ChargeRef<'_>, usize)> {
 
 /// Replies to the checks of one run. A caller that gave up after its check was sent was charged all
 /// the same.
-fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
+fn reply_run(run: impl IntoIterator<Item = QueuedCheck>, outcome: &Result<Outcome, Error>) {
     for (at, check) in run.into_iter().enumerate() {
         let request = check.request();
         let reply = match outcome {
