@@ -14,6 +14,7 @@ mod foreign;
 mod house;
 mod lint;
 mod lowest;
+mod model;
 mod need;
 mod programs;
 mod pypi;
@@ -81,6 +82,12 @@ Tasks:
         pages, metadata), documentation, the files that the core would publish,
         unused dependencies, and the rules of deny.toml. All of them run before
         it ends; --benches adds clippy on the benches and their peers.
+  model [--long] [--mistakes] [--walks NUMBER] [ROW…]
+        Explores protocols that give units away in every order of their messages
+        and faults, at small sizes, and prints how many states each row has, as
+        docs/contributors/results/model.txt. A violation fails the run. --long
+        takes minutes and up to 10 GB of memory. --mistakes shows the steps to
+        each seeded mistake; --walks takes random steps with all faults.
   help  Prints this.";
 
 fn main() -> ExitCode {
@@ -97,6 +104,7 @@ fn main() -> ExitCode {
         Some("faults") => faults::run(&rest),
         Some("foreign") => foreign::run(&rest),
         Some("lint") => lint::run(&rest),
+        Some("model") => model::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             Ok(())

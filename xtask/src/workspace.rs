@@ -247,7 +247,7 @@ mod tests {
         let workspace = Workspace::load().expect("cargo metadata works here");
         let mut found: Vec<_> = workspace.for_full_runs().collect();
         found.sort_unstable();
-        let tools = ["tollgate-faults", "tollgate-foreign"];
+        let tools = ["tollgate-faults", "tollgate-foreign", "tollgate-protocols"];
         let mut expected = [HEAVY.as_slice(), &tools].concat();
         expected.sort_unstable();
         assert_eq!(found, expected);
