@@ -102,7 +102,7 @@ fn documentation(workspace: &Workspace, with_benches: bool) -> Result<(), Failur
 /// file, the packed crate does not build.
 fn packages(workspace: &Workspace) -> Result<(), Failure> {
     let mut package = workspace.cargo("package");
-    for name in ["macros", "core", "remote", "redis"] {
+    for name in ["macros", "model", "core", "remote", "redis"] {
         package.args(["--package", &format!("tollgate-{name}")]);
     }
     package.args(["--package", "tollgate"]);

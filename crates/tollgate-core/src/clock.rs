@@ -10,6 +10,8 @@ use std::{
 
 use tokio::time::Instant;
 
+pub(crate) use tollgate_model::raw::micros;
+
 /// Provides the time to a store, in microseconds since the Unix epoch.
 ///
 /// A [`MemoryStore`](crate::MemoryStore) uses [`Clock::monotonic`] by default. Tests use
@@ -163,15 +165,6 @@ impl fmt::Debug for Clock {
             TimeSource::SinceBoot => "Clock::since_boot",
         })
     }
-}
-
-/// Returns the whole microseconds of a duration, at most [`u64::MAX`] (584 000 years).
-#[must_use]
-pub fn micros(duration: Duration) -> u64 {
-    duration
-        .as_secs()
-        .saturating_mul(1_000_000)
-        .saturating_add(u64::from(duration.subsec_micros()))
 }
 
 /// Returns the time of the system's clock that goes on while the system sleeps.

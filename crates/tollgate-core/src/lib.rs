@@ -1,5 +1,5 @@
-//! Rate limits as exact algorithms: keys, policies and decisions, the trait [`Store`] with its laws,
-//! the store in process, and the [`Limiter`] that callers use.
+//! Rate limits as exact algorithms: the trait [`Store`] with its laws, the store in process, and the
+//! [`Limiter`] that callers use. Keys, policies and decisions are those of `tollgate-model`.
 //!
 //! Applications add the crate `tollgate`, which has everything of this crate under the same names,
 //! the stores on servers, and the guide. Add this crate to write a middleware or a store in a crate
@@ -15,17 +15,14 @@
 //! | `test-util` | no | stores for the tests of applications: fixed answers, and outages on command |
 //! | `testing` | no | what the tests of this project compare; not covered by semantic versioning |
 
-// The rooms import downward: `limiter` uses `store`, `store` uses `model`. None of them knows a
-// server. `docs/contributors/design.md` says which room has what.
+// The rooms import downward: `limiter` uses `store`, and `store` uses the crate of the model. None of
+// them knows a server. `docs/contributors/design.md` says which room has what.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
-mod debug_fields;
-mod error;
 pub mod limiter;
 mod lock;
-mod model;
 mod random;
 pub mod raw;
 mod runtime;
@@ -40,10 +37,9 @@ pub mod testing;
 /// A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) hands out [`Permit`](permits::Permit)s of
 /// a [`Concurrency`](permits::Concurrency). Dropping a permit gives it back.
 pub mod permits {
-    pub use crate::{
-        limiter::permits::{ConcurrencyLimiter, Lost, Permit, PermitDenied},
-        model::{Concurrency, OnLoss},
-    };
+    pub use crate::limiter::permits::{ConcurrencyLimiter, Lost, Permit, PermitDenied};
+    #[doc(inline)]
+    pub use tollgate_model::{Concurrency, OnLoss};
 }
 
 /// Reserves units for work whose cost is known later: see [`Limiter::reserve`].
@@ -60,17 +56,18 @@ pub mod tenants {
     pub use crate::limiter::tenants::{SourceOutage, TenantLimiters, TenantLimitersBuilder};
 }
 
-pub use error::{Error, ErrorKind, ForeignText};
 #[doc(inline)]
 pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
-pub use model::{
-    Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
-    PolicySet, Priority, Quota,
-};
-#[cfg(feature = "calendar")]
-pub use model::{Anchor, CalendarUnit, TimeZone};
 #[doc(inline)]
 pub use store::{MemoryStore, Store};
+#[doc(inline)]
+pub use tollgate_model::{
+    Algorithm, Cost, Costs, Customer, Decision, Denied, Enforcement, Error, ErrorKind, ForeignText,
+    Key, KeySecret, Lease, Policy, PolicySet, Priority, Quota, debug_fields,
+};
+#[cfg(feature = "calendar")]
+#[doc(inline)]
+pub use tollgate_model::{Anchor, CalendarUnit, TimeZone};
 
 /// Compiles the examples of the README with the tests.
 #[cfg(doctest)]

@@ -8,39 +8,27 @@
 // Only names and thin functions stand here: nothing of the product may depend on them. Stores for
 // users' tests are in `test_util/`.
 
-pub use crate::{
-    model::charge::{Charge, ChargeRef},
-    store::{memory::lockless::Lockless, permits::PermitState},
+pub use tollgate_model::{
+    raw::{Charge, ChargeRef},
+    testing::*,
 };
+
+use tollgate_model::{
+    Ceiling, Concurrency,
+    algorithm::{PolicyLevel, Refund, State},
+    raw::{CeilingParts, CostsParts, DecisionParts, PolicyLevels, PolicyParts},
+};
+
+pub use crate::store::{memory::lockless::Lockless, permits::PermitState};
 
 use crate::{
-    Algorithm, Cost, Costs, Decision, Error, Key, MemoryStore, Policy, PolicySet,
-    model::{
-        Ceiling, Concurrency,
-        algorithm::{PolicyLevel, Refund, State},
-        decision::PolicyLevels,
-    },
+    Cost, Costs, Decision, Error, Key, MemoryStore, Policy, PolicySet,
     store::{Check, PermitRequest, ReservationId, Settlement},
 };
-
-/// Lists every algorithm.
-pub const ALGORITHMS: [Algorithm; Algorithm::ALL.len()] = Algorithm::ALL;
 
 /// The bytes of a state, some permits or a record, and the time at which they expire, in
 /// milliseconds since the Unix epoch.
 pub type Stored = (Vec<u8>, u64);
-
-/// Returns the number of a policy that has this name in its script, if the quota does not have it.
-#[must_use]
-pub fn named_number(policy: &Policy, name: &str) -> Option<u64> {
-    Some(match name {
-        "width" => policy.buckets().width_us,
-        "buckets" => policy.buckets().count,
-        "lock" => policy.lock_times().first_us,
-        "longest" => policy.lock_times().longest_us,
-        _ => return None,
-    })
-}
 
 /// Creates a ceiling: what is spent above `units` has to return within `wait_us` microseconds.
 #[must_use]

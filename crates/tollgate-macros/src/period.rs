@@ -1,6 +1,6 @@
 //! Reads a period: the texts of `tollgate::Quota::parse_period`. A procedural macro cannot depend
 //! on that crate.
-//! A change of `model/quota/text/` in the core has to be made here too.
+//! A change of `quota/text/` in the model has to be made here too.
 
 use std::time::Duration;
 

@@ -231,7 +231,9 @@ impl Store for RedisStore {
             SmallVec::new()
         };
         // A time below zero counts back from the time of the refund.
-        let since = decision.and_then(Decision::age_us).unwrap_or(0);
+        let since = decision
+            .and_then(|decision| decision.age_us(runtime::now()))
+            .unwrap_or(0);
         let (inner, kept) = (Arc::clone(&self.0), check.keep());
         StoreFuture::pending(async move {
             let (check, charge) = (kept.check(), kept.check().charge());

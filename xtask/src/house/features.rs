@@ -56,7 +56,12 @@ fn features(package: &Value) -> BTreeSet<String> {
 fn the_table_of_features_has_all_that_the_libraries_have() {
     const PROGRAMS: [&str; 2] = ["tollgate-cli", "tollgate-envoy"];
     // Users choose their features at `tollgate`, which passes them on.
-    const PARTS: [&str; 3] = ["tollgate-core", "tollgate-redis", "tollgate-remote"];
+    const PARTS: [&str; 4] = [
+        "tollgate-model",
+        "tollgate-core",
+        "tollgate-redis",
+        "tollgate-remote",
+    ];
     let workspace = Workspace::load().expect("cargo metadata works here");
     let table = page("docs/features.md");
     let mut listed = listed(&table);

@@ -48,7 +48,7 @@ fn pages_that_count_the_algorithms_count_those_that_exist() {
     const WORDS: [&str; 8] = [
         "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
     ];
-    let rows = page("crates/tollgate-core/src/model/algorithm/table.rs");
+    let rows = page("crates/tollgate-model/src/limits/algorithm/table.rs");
     let count = rows
         .lines()
         .filter(|line| line.ends_with(": &Row = &Row {"))

@@ -4,10 +4,14 @@
 
 use std::{borrow::Cow, future::IntoFuture, sync::Arc, time::Duration};
 
+use tollgate_model::{
+    KeyState,
+    raw::{ChargeRef, CostsParts, DecisionParts, PolicySetParts},
+};
+
 use super::{Limiter, LimiterInner, Unasked, is_for_store, wait};
 use crate::{
     Cost, Costs, Decision, Error, Key, MemoryStore, PolicySet,
-    model::{KeyState, charge::ChargeRef},
     store::{Check, CheckFuture, StoreFuture},
 };
 
@@ -538,7 +542,7 @@ impl LimiterInner {
     ) -> StoreFuture<KeyState> {
         let check = Check::of(policies, key, charge);
         if let Err(unasked) = is_for_store(check) {
-            return StoreFuture::ready(unasked.answer(check).map(KeyState::new));
+            return StoreFuture::ready(unasked.answer(check).map(Decision::into_key_state));
         }
         let deadline = self.deadline();
         let check = Check { deadline, ..check };
@@ -549,7 +553,7 @@ impl LimiterInner {
                 }
                 outcome => outcome.inspect(|look| inner.fallback.heard(check, look)),
             };
-            look.map(KeyState::new)
+            look.map(Decision::into_key_state)
         })
     }
 }

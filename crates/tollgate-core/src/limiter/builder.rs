@@ -4,6 +4,8 @@
 
 use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
+use tollgate_model::raw::PolicyParts;
+
 use super::{IntoPolicySet, Limiter, LimiterInner};
 use crate::{
     Enforcement, Error, ErrorKind, MemoryStore, Outage, Policy, PolicySet, Store,

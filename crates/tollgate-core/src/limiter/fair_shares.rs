@@ -5,16 +5,18 @@
 use std::sync::OnceLock;
 
 use smallvec::SmallVec;
+use tollgate_model::{
+    Ceiling,
+    raw::{
+        Account, CeilingParts, Ceilings, Charge, CustomerParts, DecisionParts, PolicyParts,
+        PolicySetParts, PriorityParts, Spender, refuse_leased,
+    },
+};
 
 use super::Limiter;
 use crate::{
     Algorithm, Cost, Costs, Customer, Decision, Error, Key, Policy, PolicySet, Priority, Store,
     clock::Clock,
-    model::{
-        Ceiling,
-        charge::{Account, Ceilings, Charge, Spender},
-        priority::refuse_leased,
-    },
     store::{Check, Filling, ReplicaGroup, Seen, Spending},
 };
 

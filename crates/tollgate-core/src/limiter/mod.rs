@@ -38,14 +38,16 @@ mod wait;
 use std::{sync::Arc, time::Duration};
 
 #[doc(inline)]
-pub use crate::model::{Entry, IntoPolicySet, KeyState, PolicyState};
+pub use tollgate_model::{Entry, IntoPolicySet, KeyState, PolicyState};
+
+use tollgate_model::raw::{ChargeRef, DecisionParts, PolicySetParts, TAG_BYTES};
+
 use crate::{
     Cost, Decision, Error, Key, MemoryStore, PolicySet, Store,
     limiter::{
         builder::WAITING_DEADLINE, fair_shares::FairShares, outage::Fallback, unsettled::Unsettled,
         wait::queue::WaitQueues,
     },
-    model::{charge::ChargeRef, entry::TAG_BYTES},
     store::{
         Check, CheckFuture, Concludes, Deadline, Publication, StoreFuture, answer_by, answer_to,
     },

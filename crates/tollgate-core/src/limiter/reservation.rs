@@ -5,12 +5,12 @@
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+use tollgate_model::raw::{Charge, CostsParts, DecisionParts, PolicySetParts};
 
 use super::{Limiter, LimiterInner, unsettled, wait};
 use crate::{
     Cost, Costs, Decision, Denied, Error, Key, Policy,
     clock::micros,
-    model::charge::Charge,
     store::{Check, ReservationId, Settlement, StoreFuture},
 };
 

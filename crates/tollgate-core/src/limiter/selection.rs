@@ -1,6 +1,8 @@
 //! What a look-up of limits may return, and the limiter that follows from it.
 //! The look-up of tenants and its cache are in `tenants/`.
 
+use tollgate_model::raw::PolicySetParts;
+
 use crate::{Error, Limiter, Policy, PolicySet};
 
 /// Says which limits apply to a tenant or to a request.

@@ -10,27 +10,10 @@
 
 mod parts;
 
-pub use parts::{
-    AlgorithmParts, CheckParts, CostParts, DecisionParts, KeyParts, LeaseParts, PolicyParts,
-    PolicySetParts,
-};
+pub use parts::CheckParts;
 
 pub use crate::{
-    clock::micros,
     lock::Lock,
-    model::{
-        algorithm::{PolicyLevel, algorithms, later, lowered, most_spent, unspent},
-        charge::{Ask, Cascade, Charge, ChargeRef},
-        decision::PolicyLevels,
-        entry::TAG_BYTES,
-        key::KeyLevel,
-        policy::{
-            LEASED_WORDS,
-            numbers::{ceiling_numbers, for_each_number, numbers},
-        },
-        policy_set::Derived,
-        quota::{MAX_EXACT, Span},
-    },
     store::{
         bytes::{ByteStates, Bytes, decide_permits},
         publication::WeakPublication,
@@ -38,6 +21,12 @@ pub use crate::{
         spending::{TOLD_EVERY, WeakSpending},
         timer::answer_by,
     },
+};
+
+#[doc(inline)]
+pub use tollgate_model::{
+    algorithm::{PolicyLevel, algorithms, later, lowered, most_spent, unspent},
+    raw::*,
 };
 
 /// Sets the gauges that every store on a server has.

@@ -11,6 +11,8 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use tollgate_model::raw::DecisionParts;
+
 use super::{
     check::{Check, KeptCheck},
     reservation::Settlement,

@@ -1,11 +1,12 @@
 //! The steps over states that are kept as bytes: for stores outside of this crate that decide in
 //! Rust, and read and write bytes.
-//! The steps themselves are in `step.rs`, the bytes of a state in `model/algorithm/`, and their names
+//! The steps themselves are in `step.rs`, the bytes of a state in `algorithm/`, and their names
 //! in `names.rs`.
 
 use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
+use tollgate_model::{Entry, algorithm::State, raw::DecisionParts};
 
 use super::{
     Check, PermitGrant, PermitRequest, ReservationId, Settlement,
@@ -13,11 +14,7 @@ use super::{
     reservation::Record,
     step::{self, States},
 };
-use crate::{
-    Decision, Policy,
-    clock::micros,
-    model::{Entry, algorithm::State},
-};
+use crate::{Decision, Policy, clock::micros};
 
 /// Holds bytes under names. Nobody else changes them during a step.
 pub trait Bytes {

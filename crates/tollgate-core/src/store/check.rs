@@ -5,15 +5,13 @@
 
 use std::{fmt, sync::Arc};
 
-use super::deadline::{Alarm, Deadline};
-use crate::{
-    Cost, Key, PolicySet,
-    model::{
-        Ceiling,
-        charge::{Charge, ChargeRef, EachCost},
-        quota::MAX_EXACT,
-    },
+use tollgate_model::{
+    Ceiling,
+    raw::{Charge, ChargeRef, EachCost, MAX_EXACT},
 };
+
+use super::deadline::{Alarm, Deadline};
+use crate::{Cost, Key, PolicySet};
 
 /// Describes one check for a [`Store`](crate::Store).
 #[derive(Clone, Copy)]

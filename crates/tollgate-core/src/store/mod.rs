@@ -20,12 +20,11 @@ pub(crate) mod timer;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{Cost, Decision, Error, ErrorKind, Key, PolicySet, model::Entry};
+use tollgate_model::Entry;
 
-pub use crate::{
-    clock::Clock,
-    model::{Ceiling, algorithm::StoredState},
-};
+use crate::{Cost, Decision, Error, ErrorKind, Key, PolicySet};
+
+pub use crate::clock::Clock;
 pub(crate) use answer::Concludes;
 pub use answer::{CheckFuture, OfBlocked, StoreFuture};
 pub use check::{Check, KeptCheck};
@@ -38,6 +37,8 @@ pub(crate) use reservation::{ReservationId, Settlement};
 pub use spending::Spending;
 pub(crate) use spending::{Filling, Seen};
 pub(crate) use timer::{answer_by, answer_to};
+#[doc(inline)]
+pub use tollgate_model::{Ceiling, StoredState};
 
 /// Keeps the state of policies, and decides checks on it.
 ///

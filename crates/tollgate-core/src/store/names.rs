@@ -3,7 +3,9 @@
 //! In Redis they follow the prefix of the store. A name begins with the outermost level of its key,
 //! and a closing brace behind it: the opening brace must be written. So all names of a key lie in
 //! one slot of a cluster.
-//! How the text of a key is made is in `model/key/`.
+//! How the text of a key is made is in `key/`.
+
+use tollgate_model::raw::{KeyParts, PolicyParts, PolicySetParts};
 
 use crate::{Key, Policy, PolicySet, store::ReservationId};
 

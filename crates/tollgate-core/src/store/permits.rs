@@ -9,15 +9,12 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{
-    Key,
-    clock::micros,
-    model::{
-        Concurrency,
-        algorithm::stored::{self, doubles, whole},
-    },
-    store::Deadline,
+use tollgate_model::{
+    Concurrency,
+    algorithm::stored::{self, doubles, whole},
 };
+
+use crate::{Key, clock::micros, store::Deadline};
 
 /// Describes one call of [`Store::permits`](crate::Store::permits): how many permits of a key one
 /// replica is to hold.

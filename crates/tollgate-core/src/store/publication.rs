@@ -7,6 +7,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use tollgate_model::raw::EnforcementParts;
+
 use crate::{Enforcement, Error, PolicySet, lock::Lock};
 
 /// The limits of a limiter, as operators see them: its name, its policies, and the share of the

@@ -11,7 +11,9 @@ use std::{
     },
 };
 
-use crate::{PolicySet, model::policy::hash_name};
+use tollgate_model::raw::{PolicySetParts, hash_name};
+
+use crate::PolicySet;
 
 /// Identifies the limiters whose replicas are counted together: limiters of the same name, with
 /// policies of the same names, levels and algorithms in the same order.

@@ -7,21 +7,15 @@ use std::{collections::HashMap, fmt, str, sync::Arc};
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
-
-use crate::{
-    Cost, Decision, Error, Key, Policy, PolicySet,
-    model::{
-        algorithm::{
-            PolicyLevel, Words,
-            stored::{self, doubles, whole},
-        },
-        charge::Charge,
-        decision::PolicyLevels,
-        quota::Span,
+use tollgate_model::{
+    algorithm::{
+        PolicyLevel, Words,
+        stored::{self, doubles, whole},
     },
-    random,
-    store::Check,
+    raw::{AlgorithmParts, Charge, DecisionParts, KeyParts, PolicyLevels, PolicySetParts, Span},
 };
+
+use crate::{Cost, Decision, Error, Key, Policy, PolicySet, random, store::Check};
 
 /// Names a [`Reservation`](crate::reservation::Reservation) of a key.
 ///
@@ -362,6 +356,8 @@ impl Settlement {
 
 #[cfg(test)]
 mod records_tests {
+    use tollgate_model::raw::PriorityParts;
+
     use super::*;
     use crate::{MemoryStore, Policy, Priority, Quota, clock::Clock};
 

@@ -1,25 +1,22 @@
 //! The step from states to decisions over several policies: all are charged, or none. Every store
 //! that decides in Rust takes it.
-//! What a single policy does is in `model/algorithm/`; where states lie is known to each store.
+//! What a single policy does is in `algorithm/`; where states lie is known to each store.
 //! Redis has the same step as a script.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tollgate_model::{
+    Entry,
+    algorithm::{Advanced, PolicyLevel, Refund, State, numbers},
+    raw::{Cascade, Charge, DecisionParts, PolicyLevels, PolicyParts, PolicySetParts},
+};
 
 use super::{
     Check, ReservationId, Settlement,
     reservation::{Adjustment, Record, Reserved},
 };
-use crate::{
-    Cost, Decision, Policy,
-    model::{
-        Entry,
-        algorithm::{Advanced, PolicyLevel, Refund, State, numbers},
-        charge::{Cascade, Charge},
-        decision::PolicyLevels,
-    },
-};
+use crate::{Cost, Decision, Policy};
 
 /// Has the states of a key, and its reservations. Nobody else changes them during a step.
 ///
@@ -362,11 +359,11 @@ pub(crate) fn entries(
 ) -> Vec<Entry> {
     let place = states.find(at, log);
     match place.and_then(|place| states.state(at, log, place)) {
-        Some((State::SlidingLog(state), _)) => {
-            let entries = state.entries(log.quota().period_us(), now_us).take(limit);
+        Some((state, _)) => {
+            let entries = state.entries(log, now_us).take(limit);
             entries.map(|(at_us, tag)| Entry::new(at_us, tag)).collect()
         }
-        _ => Vec::new(),
+        None => Vec::new(),
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::{borrow::Cow, future::pending, time::Duration};
 
+use tollgate_model::raw::ScriptedDecision;
+
 use crate::{
     Cost, Decision, Error, ErrorKind, MemoryStore, Policy,
     store::{Check, CheckFuture, StoreFuture},

@@ -12,7 +12,8 @@ use tollgate_core::{
     Algorithm, Decision, Error, ErrorKind, Policy, PolicySet,
     raw::{
         ChargeRef, CostParts, DecisionParts, MAX_EXACT, PolicyLevel, PolicyLevels, PolicyParts,
-        PolicySetParts, ceiling_numbers, for_each_number as for_each_number_of,
+        PolicySetParts, ceiling_numbers, for_each_number as for_each_number_of, micros,
+        runtime::since_epoch,
     },
 };
 
@@ -104,7 +105,10 @@ pub(super) fn push_ceilings(
 /// for the server's own clock, and the clock of the process then selects the periods.
 #[inline]
 pub(super) fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl FnMut(f64)) {
-    let now_us = (now >= 0.0).then_some(now as u64);
+    let now_us = || match now {
+        0.0.. => now as u64,
+        _ => micros(since_epoch()),
+    };
     for policy in policies.iter() {
         for_each_number_of(policy, now_us, |number| visit(number as f64));
     }

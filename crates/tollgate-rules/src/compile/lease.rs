@@ -1,5 +1,5 @@
 //! Reads `lease`: the terms on which replicas take units of a limit in advance.
-//! What the terms mean is decided in the core, in `model/lease/`.
+//! What the terms mean is decided in the core, in `lease/`.
 
 use tollgate::{Algorithm, Lease, Policy, Quota};
 

@@ -47,7 +47,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{Cost, ErrorKind, Key, Policy, model::PolicyState};
+use tollgate_model::{PolicyState, raw::PolicyParts};
+
+use crate::{Cost, ErrorKind, Key, Policy};
 pub use channel::{ChannelObserver, EventReceiver, channel};
 pub(crate) use watch::Watch;
 

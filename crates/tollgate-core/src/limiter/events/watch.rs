@@ -4,8 +4,13 @@
 
 use std::sync::Arc;
 
+use tollgate_model::{
+    PolicyState,
+    raw::{DecisionParts, KeyParts, PolicyParts},
+};
+
 use super::{Event, KeyEvent, Observer};
-use crate::{Algorithm, Cost, Decision, Key, limiter::DeniedKeys, model::PolicyState};
+use crate::{Algorithm, Cost, Decision, Key, limiter::DeniedKeys};
 
 /// Looks at the decisions of a limiter for those who asked for it: an observer, and the sketch of
 /// denied keys.

@@ -11,6 +11,7 @@ use metrics::{
     Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
     describe_histogram, gauge, histogram,
 };
+use tollgate_model::raw::{DecisionParts, ErrorKindParts};
 
 use crate::{
     Cost, Decision, Error, ErrorKind, PolicySet,

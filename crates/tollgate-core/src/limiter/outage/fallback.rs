@@ -14,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tollgate_model::raw::DecisionParts;
+
 use super::{LocalShare, Outage, Replicas};
 use crate::{
     Cost, Decision, Error, ErrorKind, MemoryStore, Store,

@@ -8,6 +8,8 @@ use std::{
     sync::OnceLock,
 };
 
+use tollgate_model::raw::PolicySetParts;
+
 use crate::{
     Decision, MemoryStore,
     clock::Clock,

@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tollgate_model::{Concurrency, raw::ConcurrencyParts};
 
 use super::{
     permit::{Permit, PermitDenied, PermitSource},
@@ -21,7 +22,6 @@ use crate::{
         LimiterInner,
         fifo::{Caller, until},
     },
-    model::Concurrency,
     runtime,
     store::{Deadline, ReplicaGroup, answer_by},
 };

@@ -10,8 +10,10 @@ use std::{
     time::Duration,
 };
 
+use tollgate_model::OnLoss;
+
 use super::{pool::Granted, shared::PoolRef};
-use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
+use crate::{Error, ErrorKind, store::Deadline};
 
 /// A permit for one piece of work. Dropping it gives it back. [`ConcurrencyLimiter::acquire`]
 /// returns it.

@@ -13,6 +13,10 @@ use std::{
 
 use foldhash::fast::RandomState;
 use tokio::sync::{Notify, mpsc::UnboundedSender};
+use tollgate_model::{
+    Concurrency,
+    raw::{ConcurrencyParts, KeyParts},
+};
 
 use super::pool::{PermitPool, PoolRules};
 use crate::{
@@ -24,7 +28,6 @@ use crate::{
         metrics::PermitMetrics,
     },
     lock::Lock,
-    model::Concurrency,
     random,
 };
 

@@ -12,12 +12,15 @@ use tokio::{
     runtime::Handle,
     time::{Instant, sleep_until},
 };
+use tollgate_model::{
+    Ceiling,
+    raw::{CeilingParts, Charge, CostsParts, PolicyParts, PolicySetParts},
+};
 
 use crate::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, Policy, PolicySet,
     clock::micros,
     limiter::{is_for_store, metrics::WaitingGauge},
-    model::{Ceiling, charge::Charge},
     runtime,
     store::{Check, CheckFuture},
 };

@@ -7,6 +7,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+use tollgate_model::raw::DecisionParts;
 
 use crate::{
     Decision, Key, PolicySet,

@@ -5,6 +5,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use tokio::{runtime::Handle, time::sleep};
+use tollgate_model::raw::DecisionParts;
 
 use crate::{
     Decision, Key, Limiter,

@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
+use tollgate_model::raw::{DecisionParts, KeyParts};
 
 use super::{
     state_table::StateTable,

@@ -13,5 +13,7 @@ mod state_table;
 mod store;
 mod sync;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use store::{MemoryStore, MemoryStoreBuilder};

@@ -6,13 +6,13 @@ use std::{fmt, ptr, sync::Arc};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use tollgate_model::{
+    algorithm::{Advanced, PolicyLevel, State},
+    raw::{KeyLevel, KeyParts, PADDING, PolicyParts, hash_text},
+};
 
 use crate::{
     Key, Policy,
-    model::{
-        algorithm::{Advanced, PolicyLevel, State},
-        key::{KeyLevel, PADDING, hash_text},
-    },
     store::{Check, reservation::Records},
 };
 
@@ -282,7 +282,7 @@ impl StateEntry {
         if !mended && state.is_moved() {
             self.state = state;
         }
-        let remaining = crate::model::algorithm::numbers(&self.policy, &level, 0).remaining;
+        let remaining = tollgate_model::algorithm::numbers(&self.policy, &level, 0).remaining;
         let burst = self.policy.quota_ref().burst();
         let spent = burst - remaining.min(burst);
         // For a burst whose millionfold exceeds 64 bits, a millionth of it is counted in whole

@@ -6,6 +6,10 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
+use tollgate_model::{
+    Entry,
+    raw::{DecisionParts, KeyParts, MAX_BRANCHES, PolicyParts, PolicySetParts},
+};
 
 use super::{
     permit_table::PermitTable,
@@ -16,7 +20,6 @@ use super::{
 use crate::{
     Decision, Key, Store,
     clock::{Clock, micros},
-    model::{Entry, key::MAX_BRANCHES},
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture,
         step,

@@ -6,10 +6,14 @@
 
 use std::sync::Arc;
 
+use tollgate_model::{
+    algorithm::State,
+    raw::{PolicyLevels, PolicyParts, PolicySetParts},
+};
+
 use super::{shards::LockedShards, state_table::StateTable};
 use crate::{
     Key, Policy,
-    model::{algorithm::State, decision::PolicyLevels},
     store::{
         Check, ReservationId,
         reservation::{Record, Records},

@@ -15,8 +15,9 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use foldhash::fast::RandomState;
+use tollgate_model::raw::{Account, CustomerParts, PolicyParts, QuotaParts};
 
-use crate::{Customer, Key, Policy, Quota, clock::Clock, model::charge::Account};
+use crate::{Customer, Key, Policy, Quota, clock::Clock};
 
 /// What was spent fades to a third in four fillings of the bucket, or up to twice as long.
 const FILLINGS: u64 = 4;

@@ -3,11 +3,12 @@
 
 use std::{fmt, future::pending, sync::Arc, time::Duration};
 
+use tollgate_model::Entry;
+
 use super::answer::fault;
 use crate::{
     Decision, ErrorKind, Key, MemoryStore, PolicySet, Store,
     lock::Lock,
-    model::Entry,
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId,
         Settlement, StoreFuture,

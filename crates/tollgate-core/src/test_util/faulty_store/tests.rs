@@ -1,8 +1,7 @@
+use tollgate_model::Concurrency;
+
 use super::*;
-use crate::{
-    Cost, Limiter, Outage, Policy, Quota, clock::Clock, model::Concurrency,
-    permits::ConcurrencyLimiter,
-};
+use crate::{Cost, Limiter, Outage, Policy, Quota, clock::Clock, permits::ConcurrencyLimiter};
 
 fn limiter(store: &FaultyStore, outage: Outage) -> Limiter {
     Limiter::builder(store.clone())

@@ -3,11 +3,12 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use tollgate_model::Entry;
+
 use super::answer::Answer;
 use crate::{
     Cost, Decision, Key, Store,
     lock::Lock,
-    model::Entry,
     store::{Check, CheckFuture, ReservationId, Settlement, StoreFuture},
 };
 

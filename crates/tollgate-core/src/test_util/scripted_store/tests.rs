@@ -1,8 +1,10 @@
 use std::time::Duration;
 
+use tollgate_model::testing::ALGORITHMS;
+
 use super::*;
 use crate::{
-    Algorithm, Costs, Denied, ErrorKind, Limiter, Outage, Policy, Quota,
+    Costs, Denied, ErrorKind, Limiter, Outage, Policy, Quota,
     permits::{Concurrency, ConcurrencyLimiter},
     test_util::{Answer, ScriptedStore},
 };
@@ -15,7 +17,7 @@ fn quota() -> Quota {
 
 #[tokio::test]
 async fn every_algorithm_denies_with_the_wait_of_the_script_whatever_the_quota() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in ALGORITHMS {
         let policy = Policy::try_new("api", algorithm, quota()).expect("a policy");
         for (store, waits) in [
             (ScriptedStore::deny(WAIT), [WAIT; 2]),
@@ -46,7 +48,7 @@ async fn every_algorithm_denies_with_the_wait_of_the_script_whatever_the_quota()
 
 #[tokio::test]
 async fn an_allowed_request_leaves_what_a_fresh_key_leaves() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in ALGORITHMS {
         let limiter = Limiter::new(
             ScriptedStore::allow(),
             Policy::try_new("api", algorithm, quota()).expect("a policy"),

@@ -1,6 +1,6 @@
 //! Describes each algorithm to the assembler.
 //! What an algorithm is called and how many numbers it has comes from its row in
-//! `model/algorithm/mod.rs`.
+//! `algorithm/mod.rs`.
 
 use super::sources::AlgorithmSource;
 use tollgate_core::{

@@ -1,5 +1,5 @@
 //! The Lua file of each algorithm, and the names that it has for its numbers. The steps in Rust are
-//! in `model/algorithm`, and how the files become a script is in `assembler.rs`.
+//! in `algorithm`, and how the files become a script is in `assembler.rs`.
 
 use tollgate_core::Algorithm;
 

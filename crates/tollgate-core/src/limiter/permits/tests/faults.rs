@@ -4,6 +4,7 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tollgate_model::{Concurrency, OnLoss};
 
 use super::server::{
     ANSWERS, AWAY, EXACT, MUTE, POOLED, Server, held_at, permit, request, settled,
@@ -15,7 +16,6 @@ use crate::{
         Lost,
         pool::{PermitPool, PoolRules},
     },
-    model::{Concurrency, OnLoss},
     store::{PermitGrant, PermitOutcome, PermitRequest},
 };
 

@@ -5,10 +5,11 @@ mod server;
 use std::{num::NonZeroU32, time::Duration};
 
 use tokio::time::Instant;
+use tollgate_model::Concurrency;
 
 use crate::{
-    ErrorKind, Key, MemoryStore, Store, clock::Clock, model::Concurrency,
-    permits::ConcurrencyLimiter, store::PermitRequest,
+    ErrorKind, Key, MemoryStore, Store, clock::Clock, permits::ConcurrencyLimiter,
+    store::PermitRequest,
 };
 use server::{EXACT, POOLED, POOLED_LIMIT, Server, denied, held_at, permit, request, settled};
 

@@ -6,10 +6,11 @@ use std::{
     },
 };
 
+use tollgate_model::Concurrency;
+
 use crate::{
     Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, Store,
     clock::Clock,
-    model::Concurrency,
     permits::{ConcurrencyLimiter, Permit, PermitDenied},
     store::{Check, CheckFuture, PermitGrant, PermitRequest, StoreFuture},
 };

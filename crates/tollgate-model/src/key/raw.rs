@@ -1,0 +1,74 @@
+//! What stores read of a key.
+//! How its levels and branches are made is in `combined.rs`.
+
+use super::{Key, KeyLevel};
+
+/// Reads the levels and the branches of a key.
+pub trait KeyParts: Sized {
+    /// Returns the text of all levels, as it is in the names of states.
+    fn as_bytes(&self) -> &[u8];
+
+    /// Returns `true` when the key has several branches.
+    fn has_branches(&self) -> bool;
+
+    /// Returns the branch at this place, counted from 0. A key without branches returns itself.
+    fn branch(&self, at: u8) -> &Self;
+
+    /// Returns the number of levels of a key without branches, and 0 for a key with branches.
+    fn reach(&self) -> u8;
+
+    /// Returns the first `count` levels. Returns all levels when `count` is 0, or when the key has
+    /// no more.
+    fn level(&self, count: u8) -> KeyLevel<'_>;
+
+    /// Returns the text of the outermost level.
+    fn outermost(&self) -> &[u8];
+}
+
+impl KeyParts for Key {
+    #[inline]
+    fn as_bytes(&self) -> &[u8] {
+        match self.text.get(..usize::from(self.len)) {
+            Some(text) => text,
+            None => self.long_text(),
+        }
+    }
+
+    #[inline]
+    fn has_branches(&self) -> bool {
+        self.levels == 0
+    }
+
+    #[inline]
+    fn branch(&self, at: u8) -> &Self {
+        if self.has_branches() {
+            self.long_branches().get(usize::from(at)).unwrap_or(self)
+        } else {
+            self
+        }
+    }
+
+    #[inline]
+    fn reach(&self) -> u8 {
+        self.levels
+    }
+
+    #[inline]
+    fn level(&self, count: u8) -> KeyLevel<'_> {
+        if count == 0 || count >= self.levels {
+            return KeyLevel {
+                bytes: self.as_bytes(),
+                whole: Some(self),
+            };
+        }
+        KeyLevel {
+            bytes: &self.as_bytes()[..self.end(count)],
+            whole: None,
+        }
+    }
+
+    #[inline]
+    fn outermost(&self) -> &[u8] {
+        self.level(1).bytes
+    }
+}

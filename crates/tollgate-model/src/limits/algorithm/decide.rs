@@ -1,0 +1,97 @@
+//! The steps of a decision over one policy, and the decision that takes them.
+//! What changes a state after its decision is in `adjust.rs`, its bytes and numbers are in
+//! `meter.rs`. A decision over several policies is in `store/step.rs`.
+
+use super::level::{PolicyLevel, Words};
+use crate::{Policy, charge::Ask};
+
+/// Decides with the state of one key, step by step.
+///
+/// A *current* state is one that [`advance`](Self::advance) returned. All other steps expect one.
+pub(crate) trait Decide: Sized {
+    /// A state that admits a check may be in debt. Only a sliding window counts a debt of the
+    /// window before.
+    const ADMITS_IN_DEBT: bool = false;
+
+    /// Returns this state at `now_us` under `policy`, without a debt that is paid, and whether it
+    /// had to be mended.
+    ///
+    /// `stored_interval` is the [interval](Policy::interval_us) of the policy that stored the
+    /// state, if this policy has another one.
+    fn advance(
+        &mut self,
+        policy: &Policy,
+        stored_interval: Option<f64>,
+        now_us: u64,
+    ) -> (Self, bool);
+
+    /// Returns whether advancing moved this state out instead of copying it.
+    fn is_moved(&self) -> bool {
+        false
+    }
+
+    /// Returns whether `ask` fits.
+    fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool;
+
+    /// Spends a cost that fits. Only a sliding log stores the tag.
+    fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, tag: &[u8]);
+
+    /// Notes whether the state is in debt, before it is stored. A state that was in debt already,
+    /// and was not advanced since, stays so while it owes something.
+    fn note_debt(&mut self, _policy: &Policy, _stored_interval: Option<f64>, _now_us: u64) {}
+
+    /// Returns the words of this state. `denied` is what did not fit, or nothing.
+    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words;
+
+    /// Returns the words of a check that charges nothing to this stored state. It is not converted
+    /// then, so its units return at the rate at which it was stored. `None` when the words are those
+    /// of the current state.
+    fn words_as_stored(
+        &self,
+        _policy: &Policy,
+        _stored_interval: f64,
+        _now_us: u64,
+        _ask: Ask,
+    ) -> Option<Words> {
+        None
+    }
+
+    /// Decides for a set of one policy, in place. Returns the level, and whether the state was
+    /// changed.
+    ///
+    /// Inlined: the steps of each algorithm then compile into one function, without calls between
+    /// them.
+    #[inline(always)]
+    fn decide(
+        &mut self,
+        policy: &Policy,
+        stored_interval: Option<f64>,
+        now_us: u64,
+        cost: u64,
+        tag: &[u8],
+    ) -> (PolicyLevel, bool) {
+        let (mut state, mended) = self.advance(policy, stored_interval, now_us);
+        let ask = Ask::from(cost);
+        let fits = state.fits(policy, now_us, ask);
+        let is_charged = fits && cost > 0;
+        if is_charged {
+            state.charge(policy, now_us, cost, tag);
+        }
+        let as_stored = match stored_interval {
+            Some(interval) if !is_charged => self.words_as_stored(policy, interval, now_us, ask),
+            _ => None,
+        };
+        let words =
+            as_stored.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
+        let is_written = is_charged || (mended && cost > 0);
+        if is_written {
+            if Self::ADMITS_IN_DEBT || !is_charged {
+                state.note_debt(policy, None, now_us);
+            }
+            *self = state;
+        } else if !mended && state.is_moved() {
+            *self = state;
+        }
+        (PolicyLevel { fits, words }, is_written)
+    }
+}

@@ -1,0 +1,180 @@
+//! Derives what callers and scripts need from the words of a level, for any algorithm.
+//! How one algorithm does it is in its own file. The state of a key is in `state.rs`.
+
+use std::ops::Range;
+
+use super::{
+    Adjust, Meter,
+    level::{Numbers, PolicyLevel, Words},
+    state::{State, by_algorithm},
+};
+use crate::{
+    Policy,
+    charge::Ask,
+    quota::{MAX_EXACT, Span},
+};
+
+/// Derives the numbers of a policy from its level after a check that asked for `ask`.
+///
+/// Only the time to retry depends on a ceiling: all else is said of checks without one.
+pub fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>) -> Numbers {
+    let (algorithm, words) = (policy.algorithm(), &level.words);
+    let denied = ask.into().denied_unless(level.fits);
+    let mut numbers = by_algorithm!(algorithm, Of => <Of as Meter>::numbers(policy, words, denied));
+    if denied.cost > 0 {
+        if algorithm.facts().words < words.len() {
+            // Only a leased policy has this word: the time until missing units have lapsed.
+            numbers.retry_us = numbers.retry_us.max(words[3]);
+        }
+        numbers.reset_us = numbers.reset_us.max(numbers.retry_us);
+    }
+    numbers
+}
+
+/// Returns the delay of a request that charged `charged` units, in microseconds: the time until its
+/// turn in a queue, or until the debt into which it went is paid.
+pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::delay_us(policy, &level.words, charged))
+}
+
+/// Returns the period whose units a policy counts, see [`Meter::period_us`].
+pub(crate) fn period_us(policy: &Policy, now_us: u64, more_us: u64) -> Option<Range<u64>> {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::period_us(policy, now_us, more_us))
+}
+
+/// Returns the end of the places of a request, see [`Meter::end_of`].
+pub(crate) fn end_of(
+    policy: &Policy,
+    level: &PolicyLevel,
+    is_owed: impl FnOnce() -> bool,
+) -> Option<Span> {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::end_of(&level.words, is_owed))
+}
+
+/// Returns the most units that a policy spends in debt.
+#[must_use]
+pub fn most_spent(policy: &Policy) -> u64 {
+    by_algorithm!(policy.algorithm(), Of => <Of as Adjust>::most_spent(policy))
+}
+
+/// Returns the numbers that a script takes behind the amount of a policy: up to three.
+pub(crate) fn args(policy: &Policy) -> [Option<u64>; 3] {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::args(policy))
+}
+
+/// Returns the numbers that a script takes of a ceiling: one or two.
+pub(crate) fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::ceiling_args(policy, ask))
+}
+
+/// Returns the words as they were before the last `units` units were charged at the same instant. A
+/// batch returns only the words after its last request, and this derives the words of the others.
+#[must_use]
+pub fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
+    let mut words = *words;
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::unspend(policy, &mut words, units));
+    words
+}
+
+/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent
+/// since.
+#[must_use]
+pub fn later(
+    policy: &Policy,
+    level: &PolicyLevel,
+    at_us: u64,
+    passed_us: u64,
+    ask: impl Into<Ask>,
+) -> PolicyLevel {
+    let ask = ask.into();
+    // The reply for a single bucket has no time. Any time gives the same result then.
+    let at_us = if at_us == 0 { MAX_EXACT } else { at_us };
+    let Some(mut state) = state_of(policy, &level.words, at_us) else {
+        let [_, retry_us, reset_us, more_us] =
+            level.words.map(|word| word.saturating_sub(passed_us));
+        let fits = level.fits || retry_us == 0;
+        let used = if reset_us > 0 { level.words[0] } else { 0 };
+        return PolicyLevel {
+            fits,
+            words: [used, if fits { 0 } else { retry_us }, reset_us, more_us],
+        };
+    };
+    let now_us = at_us + passed_us;
+    state.note_debt(policy, None, at_us);
+    let state = state.advance(policy, None, now_us).state;
+    let mut later = PolicyLevel {
+        fits: state.fits(policy, now_us, ask),
+        words: state.words(policy, now_us, ask),
+    };
+    if !level.fits {
+        later.words[3] = level.words[3].saturating_sub(passed_us);
+        later.fits &= later.words[3] == 0;
+    }
+    later
+}
+
+/// Returns the level of a policy `passed_us` after it was `level` at `at_us`, with at most `most`
+/// units left.
+#[must_use]
+pub fn lowered(
+    policy: &Policy,
+    level: &PolicyLevel,
+    at_us: u64,
+    passed_us: u64,
+    most: u64,
+) -> PolicyLevel {
+    // The reply for a single bucket has no time. Any time gives the same result then.
+    let at_us = if at_us == 0 { MAX_EXACT } else { at_us };
+    let lowered = by_algorithm!(policy.algorithm(), Of => {
+        lowered_state::<Of>(policy, &level.words, at_us, at_us + passed_us, most)
+    });
+    if let Some(level) = lowered {
+        return level;
+    }
+    let level = PolicyLevel {
+        fits: true,
+        ..*level
+    };
+    let mut level = later(policy, &level, at_us, passed_us, 0);
+    let surplus = numbers(policy, &level, 0).remaining.saturating_sub(most);
+    if surplus > 0 {
+        let period_us = policy.quota_ref().period_us();
+        let [used, _, reset_us, more_us] = level.words;
+        let more_us = if used == 0 { period_us } else { more_us };
+        level.words = [used + surplus, 0, reset_us.max(period_us), more_us];
+    }
+    level
+}
+
+/// Returns the level that [`lowered`] returns for a state that has these words. `None` when the words
+/// are not the whole state.
+///
+/// Each decision that a lease makes passes here. The steps are those of [`later`], without the enum of
+/// all states around them.
+fn lowered_state<Of: Meter>(
+    policy: &Policy,
+    words: &Words,
+    at_us: u64,
+    now_us: u64,
+    most: u64,
+) -> Option<PolicyLevel> {
+    let mut state = Of::of_words(policy, words, at_us)?;
+    state.note_debt(policy, None, at_us);
+    let (state, _) = state.advance(policy, None, now_us);
+    let nothing = Ask::from(0);
+    let fits = state.fits(policy, now_us, nothing);
+    let mut words = state.words(policy, now_us, nothing);
+    let remaining = Of::numbers(policy, &words, nothing).remaining;
+    if remaining > most {
+        let mut state = Of::of_words(policy, &words, now_us)?;
+        state.charge(policy, now_us, remaining - most, &[]);
+        words = state.words(policy, now_us, nothing);
+    }
+    Some(PolicyLevel { fits, words })
+}
+
+/// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its
+/// state than in its words.
+fn state_of(policy: &Policy, words: &Words, at_us: u64) -> Option<State> {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::of_words(policy, words, at_us).map(State::from))
+}
