@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use tollgate_model::{
     Entry,
-    raw::{DecisionParts, KeyParts, MAX_BRANCHES, PolicyParts, PolicySetParts},
+    raw::{DecisionParts, KeyParts, MAX_BRANCHES, PolicySetParts},
 };
 
 use super::{
@@ -27,6 +27,8 @@ use crate::{
 };
 #[cfg(feature = "testing")]
 use crate::{Policy, PolicySet};
+#[cfg(feature = "testing")]
+use tollgate_model::raw::PolicyParts;
 
 /// Stores counters inside the process.
 ///

@@ -97,9 +97,9 @@ impl PolicySet {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`] when there is no policy, when there are more than 8, when
-    /// two have the same name, when some are [leased](Policy::leased) and others not, and when more
-    /// than 4 are leased.
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when there is no policy, when there
+    /// are more than 8, when two have the same name, when some are [leased](Policy::leased) and
+    /// others not, and when more than 4 are leased.
     ///
     /// ```
     /// use tollgate::{Policy, PolicySet, Quota};
