@@ -1,5 +1,5 @@
-//! What a store or a limiter reads of the types beyond their public face: charges, levels of policies,
-//! the parts of keys and sets.
+//! Names what stores and limiters read of the types beyond their public face: charges, levels of
+//! policies, the parts of keys and sets.
 //!
 //! `tollgate_core::raw` has the same names beside those of its own. Semantic versioning covers them.
 

@@ -1,5 +1,5 @@
-//! What a store reads of a check beyond its public face. The traits over the other types are those of
-//! tollgate-model. A method belongs here when a store in another crate needs it.
+//! Reads of a check what stores need beyond its public face. The traits over the other types are those
+//! of tollgate-model. A method belongs here when a store in another crate needs it.
 
 use tollgate_model::raw::{Charge, ChargeRef};
 

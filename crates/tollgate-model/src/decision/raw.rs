@@ -1,5 +1,5 @@
-//! How stores and limiters make decisions, and what they read of them.
-//! What callers read is in `mod.rs` beside.
+//! Makes decisions for stores and limiters, and gives them the parts of one. The face for callers is in
+//! `mod.rs` beside.
 
 use std::time::{Duration, Instant};
 

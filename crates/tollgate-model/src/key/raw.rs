@@ -1,4 +1,4 @@
-//! What stores read of a key.
+//! Gives stores the parts of a key.
 //! How its levels and branches are made is in `combined.rs`.
 
 use super::{Key, KeyLevel};

@@ -20,7 +20,7 @@ pub type Ceilings = SmallVec<[Ceiling; 2]>;
 pub struct Each {
     costs: [Cost; MAX_POLICIES],
     ceilings: Option<Ceilings>,
-    /// Who spends under fair shares.
+    /// The customer that spends, under fair shares.
     spender: Option<Spender>,
     /// Policies are spent one after the other. Each has the whole cost until a store has divided
     /// it.
@@ -35,11 +35,11 @@ pub struct Each {
 /// Says who spends, and of what.
 #[derive(Clone, Debug)]
 pub struct Spender {
-    /// Who spends.
+    /// The customer.
     pub customer: Customer,
-    /// What it spends of, for each policy that is shared fairly.
+    /// Its accounts, one for each policy that is shared fairly.
     pub accounts: SmallVec<[Account; 1]>,
-    /// Whether the customer is hardly counted for one of them yet.
+    /// Is true while the customer is hardly counted for one of them.
     pub is_new: bool,
 }
 
@@ -144,7 +144,7 @@ pub struct Charge {
 pub struct ChargeRef<'a> {
     /// The cost for every policy. The greatest one, when they differ.
     pub cost: Cost,
-    /// What few charges have: costs that differ, ceilings, a cascade.
+    /// The parts that few charges have: costs that differ, ceilings, a cascade.
     pub each: Option<&'a EachCost>,
 }
 

@@ -1,4 +1,4 @@
-//! What limits: policies, alone and in sets, the algorithms that meter them, what a check asks of them,
+//! Contains the limits themselves: policies, alone and in sets, the algorithms that meter them, what a check asks of them,
 //! and the terms of leases.
 //! Quotas and keys, which know nothing of policies, and decisions, which are made of all of these, are
 //! beside.

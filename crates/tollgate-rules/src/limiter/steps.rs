@@ -222,13 +222,16 @@ impl<'p, 'l> Step<'p, 'l> {
 
     /// Charges the descriptors. Returns the charge of each, with its place in the request.
     async fn check(mut self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
-        let Some((limiter, key)) = self.together.clone() else {
+        let Some((limiter, key)) = &self.together else {
             return match self.descriptors.pop() {
                 Some(descriptor) => Ok(smallvec![(descriptor.place, descriptor.check().await?)]),
                 None => Ok(SmallVec::new()),
             };
         };
-        let decision = limiter.check(key).cost(costs(&self.descriptors)).await?;
+        let decision = limiter
+            .check_key(key)
+            .cost(costs(&self.descriptors))
+            .await?;
         Ok(self.charged(&decision))
     }
 }

@@ -1,5 +1,5 @@
 //! Finds every state that a protocol can reach, and tests its invariants in each.
-//! What a protocol is made of stands beside its rules, in `regions/` and `leases/`.
+//! What a protocol is made of stands beside its rules, in `regions/`.
 //!
 //! The search is breadth first, so a violation comes with one of the shortest ways to it. A state
 //! that was seen is remembered by a hash of 64 bits alone: of ten million states two are taken for
@@ -75,7 +75,7 @@ pub struct Explored<S> {
     pub steps: u64,
     /// The number of steps to the last state.
     pub depth: usize,
-    /// Whether each state that can be reached was seen.
+    /// Is true when each state that can be reached was seen.
     pub is_complete: bool,
     /// The first state that violates an invariant.
     pub violation: Option<Violation<S>>,

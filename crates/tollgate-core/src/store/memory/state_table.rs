@@ -95,23 +95,9 @@ impl StateTable {
         now_us: u64,
     ) -> PolicyLevel {
         let cost = check.cost.units();
-        let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
-        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
-            let interval = policy.other_interval_us(&entry.policy);
-            let (level, is_written) = entry
-                .state
-                .decide(policy, interval, now_us, cost, check.tag);
-            if is_written {
-                entry.set_policy(policy);
-            }
-            return level;
-        }
-        let mut state = State::fresh(policy.algorithm());
-        let (level, is_written) = state.decide(policy, None, now_us, cost, check.tag);
-        if is_written {
-            self.insert(slot, check.key, policy, state, now_us);
-        }
-        level
+        self.change_one(hash, check.key, policy, now_us, |state, interval| {
+            state.decide(policy, interval, now_us, cost, check.tag)
+        })
     }
 
     /// Decides over one policy under a ceiling, as [`check_one`](Self::check_one) does without.
@@ -123,20 +109,36 @@ impl StateTable {
         now_us: u64,
     ) -> PolicyLevel {
         let ask = check.charge().ask(0);
-        let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
-        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
+        self.change_one(hash, check.key, policy, now_us, |state, interval| {
+            state.decide_capped(policy, interval, now_us, ask, check.tag)
+        })
+    }
+
+    /// Lets `decide` change the state of a key, or a fresh one, which is kept if it was written.
+    /// `decide` gets the [interval](Policy::interval_us) as in [`state_at`](Self::state_at), and
+    /// returns whether it has written.
+    #[inline]
+    fn change_one(
+        &mut self,
+        hash: u64,
+        key: &Key,
+        policy: &Arc<Policy>,
+        now_us: u64,
+        decide: impl FnOnce(&mut State, Option<f64>) -> (PolicyLevel, bool),
+    ) -> PolicyLevel {
+        let (slot, own) = (self.slot(hash, key, policy), probe(key, policy));
+        if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(own, policy)) {
             let interval = policy.other_interval_us(&entry.policy);
-            let (level, is_written) =
-                (entry.state).decide_capped(policy, interval, now_us, ask, check.tag);
+            let (level, is_written) = decide(&mut entry.state, interval);
             if is_written {
                 entry.set_policy(policy);
             }
             return level;
         }
         let mut state = State::fresh(policy.algorithm());
-        let (level, is_written) = state.decide_capped(policy, None, now_us, ask, check.tag);
+        let (level, is_written) = decide(&mut state, None);
         if is_written {
-            self.insert(slot, check.key, policy, state, now_us);
+            self.insert(slot, key, policy, state, now_us);
         }
         level
     }

@@ -172,7 +172,7 @@ pub(crate) struct Seen {
     here: f64,
     /// The part of one with which it is counted, in the number of customers and in that of weights.
     counted: (f64, f64),
-    /// Where its units are counted. Its policy is the first one.
+    /// The account of its units. Its policy is the first one.
     pub(crate) account: Account,
     /// The units that it has spent beyond what its share has given it meanwhile.
     pub(crate) ahead: f64,
@@ -455,7 +455,7 @@ impl CustomerCount {
     }
 }
 
-/// How the units of a cell have faded since they were counted.
+/// The fading of the units of a cell since they were counted.
 #[derive(Clone, Copy)]
 struct Fade {
     /// The part that is left of them.

@@ -106,11 +106,6 @@ impl Lease {
         self.share
     }
 
-    /// Returns the length of a generation in microseconds.
-    pub(crate) const fn generation_us(self) -> u64 {
-        self.generation.as_micros() as u64
-    }
-
     /// Tests whether a policy may have these terms.
     pub(crate) const fn checked(
         self,
@@ -187,7 +182,7 @@ pub trait LeaseParts: Sized {
 impl LeaseParts for Lease {
     #[inline]
     fn generation_us(self) -> u64 {
-        Self::generation_us(self)
+        self.generation.as_micros() as u64
     }
 }
 

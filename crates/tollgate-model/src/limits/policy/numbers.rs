@@ -3,7 +3,7 @@
 //! each algorithm, in `algorithm/`.
 
 use super::Policy;
-use crate::{algorithm, charge::Ask};
+use crate::{algorithm, charge::Ask, lease::LeaseParts};
 
 /// Visits the numbers of a policy, in the order in which its script takes them. All are whole numbers
 /// below 2^53, so a double holds them exactly.

@@ -1,5 +1,4 @@
-//! What stores and limiters read of a policy.
-//! What everybody reads of it is in `mod.rs` beside.
+//! Gives stores and limiters the parts of a policy. Its face for everybody is in `mod.rs` beside.
 
 use std::ptr;
 

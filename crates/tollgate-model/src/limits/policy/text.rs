@@ -4,7 +4,7 @@
 use std::{fmt, str::FromStr};
 
 use super::Policy;
-use crate::{Error, Lease, Quota, quota::write_length};
+use crate::{Error, Lease, Quota, lease::LeaseParts, quota::write_length};
 
 /// The longest text that is read. The longest text that is written has about 250 bytes.
 const MAX_BYTES: usize = 400;

@@ -1,4 +1,4 @@
-//! What stores and limiters read of a set, and the conditions of a check that need no state.
+//! Gives stores and limiters the parts of a set, and tests the conditions of a check that need no state.
 //! How a set is made is in `mod.rs` beside.
 
 use std::{num::NonZeroU32, sync::Arc};

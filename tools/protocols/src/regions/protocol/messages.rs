@@ -41,7 +41,7 @@ pub struct Call {
     pub number: u8,
     /// The time of the claim by the clock of the purse.
     pub since: Time,
-    /// What the purse has taken out of its slots.
+    /// The reports that the purse has taken out of its slots.
     pub reports: SmallVec<[Report; 2]>,
 }
 
@@ -65,7 +65,7 @@ pub struct Deposit {
     pub number: u8,
     /// The time of the claim by the clock of that purse.
     pub since: Time,
-    /// What the home has granted.
+    /// The grant of the home.
     pub grant: Grant,
 }
 

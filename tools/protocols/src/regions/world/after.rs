@@ -1,4 +1,4 @@
-//! What each step changes. `None` where it is not possible.
+//! Changes the world by one step. `None` where it is not possible.
 //! The rules of home and purse that it calls are in `protocol/`.
 
 use super::{At, Message, Region, Server, Setting, Step, World};

@@ -1,4 +1,4 @@
-//! What has to hold in every state.
+//! The invariants, which hold in every state.
 
 use super::{Setting, World};
 use crate::{

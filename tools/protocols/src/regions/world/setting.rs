@@ -12,11 +12,11 @@ pub struct Setting {
     pub processes: usize,
     /// The last tick.
     pub last: Time,
-    /// How often each thing happens at most.
+    /// The most times that each thing happens.
     pub budget: Budget,
     /// The most by which the clock of a server that takes over differs from that before it.
     pub skew: Time,
-    /// Whether a server that was replaced may live on, cut off from the new one.
+    /// Lets a server that was replaced live on, cut off from the new one.
     pub old_lives: bool,
 }
 

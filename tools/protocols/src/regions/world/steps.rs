@@ -1,4 +1,4 @@
-//! What may happen: the steps, and which of them a state allows.
+//! Lists the steps, and those of them that a state allows.
 //! What they change is in `after.rs`, which also refuses those that are not possible after all.
 
 use super::{Message, REGIONS, Setting, World};
