@@ -628,6 +628,15 @@ mod refunds_tests {
     }
 
     #[test]
+    fn a_check_with_a_tag_makes_a_trip() {
+        let bench = Bench::new(&["api"]);
+        let tagged = bench.check(Cost::ONE).with_tag(b"why");
+        assert!(bench.units.spend(&tagged, HASH).is_err());
+        assert_eq!(bench.held(), 10);
+        assert!(bench.spend(Cost::ONE).is_some());
+    }
+
+    #[test]
     fn of_different_costs_the_least_is_held_again_and_the_server_refunds_the_rest() {
         let each = |units: [u64; 2]| Charge::each(units.map(Cost::new));
         for (refunded, rest, held) in [

@@ -76,6 +76,18 @@ fn a_report_is_taken_once() {
 }
 
 #[test]
+fn a_grant_is_forgotten_once_all_of_its_units_are_spent_and_reported() {
+    let mut units = HeldUnits::default();
+    for generation in 0..3 {
+        units.add(0, grant(generation, 1, 10_000));
+        units.spend(0, 1, 1);
+        assert_eq!(units.take_reports(1, false).len(), 1);
+    }
+    let held = format!("{units:?}");
+    assert!(held.contains("grants: []"), "{held}");
+}
+
+#[test]
 fn units_that_ended_are_counted_and_not_returned() {
     let mut units = HeldUnits::default();
     units.add(0, grant(1, 10, 10_000));

@@ -146,6 +146,15 @@ where
     }
 }
 
+#[test]
+fn a_client_that_need_not_wait_is_asked_to_wait_for_a_second() {
+    let overload = Overload::new(1, 1, Duration::ZERO);
+    let (parts, ()) = request().into_parts();
+    let response: Response<String> =
+        GateOptions::new().reject(Reason::Overloaded(&overload), &parts);
+    assert_eq!(header(&response, "retry-after"), Some("1"));
+}
+
 #[tokio::test]
 async fn a_gate_of_ones_own_rejects_as_the_layers_do_and_lets_the_exempt_pass() {
     let door = Door::closed();

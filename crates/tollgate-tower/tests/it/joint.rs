@@ -56,6 +56,17 @@ fn two_limiters() -> (Limiter, Limiter) {
 }
 
 #[tokio::test]
+async fn a_denial_of_no_units_waits_for_the_next_unit_of_the_limit_that_is_spent() {
+    let limiter = Limiter::new(still(), [TWO, HOURLY]);
+    spend(&limiter, "all", 2).await;
+    let look = limiter.check("all").cost(Cost::ZERO).await.unwrap();
+    let joint = JointDecision::denied().with(limiter, Key::new("all"), look);
+    let response = send(&RateLimitLayer::new(always(Ok(joint)), Global), request()).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&response, "retry-after"), Some("30"));
+}
+
+#[tokio::test]
 async fn every_header_format_joins_the_decisions_as_stacked_layers_do() {
     for format in HEADER_FORMATS {
         let (first, second) = two_limiters();

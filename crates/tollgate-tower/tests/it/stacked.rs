@@ -307,6 +307,18 @@ async fn a_service_without_retry_after_keeps_having_none() {
 }
 
 #[tokio::test]
+async fn retry_after_of_the_service_stays_while_units_are_left() {
+    let service = service_with(&[("retry-after", "soon"), ("retry-after-ms", "soon")]);
+    let response = call(
+        layer(SLOW, HeaderFormat::Ietf08, 0).await.layer(service),
+        "*/*",
+    )
+    .await;
+    assert_eq!(header(&response, "retry-after"), Some("soon"));
+    assert_eq!(header(&response, "retry-after-ms"), Some("soon"));
+}
+
+#[tokio::test]
 async fn lists_of_another_format_from_inside_are_replaced() {
     let foreign: [&'static [(&str, &str)]; 10] = [
         &[

@@ -136,6 +136,13 @@ async fn an_outage_is_503_also_where_the_layer_decides_in_process() {
 }
 
 #[tokio::test]
+async fn a_key_with_too_few_levels_is_a_wrong_set_up_and_no_outage() {
+    let layer = layer(Limiter::new(still(), TWO.at_level(2)));
+    let (status, problem) = state(&layer.state_service(), "acme").await;
+    assert_eq!((status.as_u16(), &problem["status"]), (500, &json!(500)));
+}
+
+#[tokio::test]
 async fn a_caller_without_limits_has_no_resources() {
     let limiter = || Limiter::new(still(), ONE);
     let none = json!({"resources": {}});

@@ -276,3 +276,19 @@ async fn callers_with_equal_policies_share_a_queue_and_all_share_its_bound() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_beyond_the_bound_is_denied_at_once_beside_a_queue_of_other_policies() {
+    let limiter = Limiter::builder(PausedStore::new())
+        .policies(queued(BUCKET))
+        .max_waiting(1)
+        .build();
+    let other = limiter.with_policies(PAIR);
+    spend(&limiter, 1).await;
+    spend(&other, 2).await;
+    let first = waiter(&limiter, MS(1_000)).await;
+    let start = Instant::now();
+    let decision = other.check("k").wait(MS(1_000)).await.unwrap();
+    assert_eq!((decision.is_denied(), start.elapsed()), (true, MS(0)));
+    assert!(first.await.unwrap().0.is_allowed());
+}

@@ -614,3 +614,18 @@ async fn units_accrue_on_paused_time_while_a_caller_sleeps() {
     sleep(MS(1_000)).await;
     spend(&limiter, 1).await;
 }
+
+/// The sum of a cascade says nothing about the queue beside it.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_waits_no_longer_than_it_may_beside_a_cascade_of_no_units() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let queue = Policy::leaky_bucket("queue", Quota::per_second(10).with_burst(5));
+    let window = |name| Policy::fixed_window(name, Quota::per_day(9));
+    let limiter = Limiter::new(store, [window("plan"), queue, window("pool")]);
+    let reserve = async || {
+        let costs = Costs::cascading(0).with("queue", Cost::ONE);
+        let reserved = limiter.reserve("k", costs).wait(MS(50)).await;
+        reserved.unwrap().is_allowed()
+    };
+    assert_eq!((reserve().await, reserve().await), (true, false));
+}

@@ -179,6 +179,20 @@ async fn held_permits_are_renewed_by_one_task_that_ends_when_nothing_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_free_permit_is_taken_also_where_nobody_may_wait() {
+    let clock = Clock::tokio();
+    let server = Server::new(&clock);
+    let policy = EXACT.wait(Duration::from_secs(60)).max_waiting(0);
+    for limiter in [
+        server.replica(policy.clone(), &clock),
+        ConcurrencyLimiter::new(MemoryStore::new(), policy),
+    ] {
+        let _held = [permit(&limiter).await, permit(&limiter).await];
+        assert!(limiter.acquire("acme").await.unwrap().is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number() {
     let clock = Clock::tokio();
     let server = Server::new(&clock);
