@@ -79,20 +79,8 @@ async fn each_method_has_its_own_quota_from_the_table() {
         client_behind(tollgate_tonic::layer(methods, Metadata::new("x-api-key"))).await;
 
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
-    assert!(
-        client
-            .server(request_from("acme", message(1)))
-            .await
-            .is_ok()
-    );
-    assert_eq!(
-        client
-            .server(request_from("acme", message(1)))
-            .await
-            .unwrap_err()
-            .code(),
-        TWO_OF_THREE[2]
-    );
+    assert_eq!(stream_code(&mut client, "acme").await, Code::Ok);
+    assert_eq!(stream_code(&mut client, "acme").await, TWO_OF_THREE[2]);
     for _ in 0..5 {
         assert!(
             client
@@ -113,23 +101,11 @@ async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
     .await;
     for caller in ["acme", "other"] {
         assert_eq!(codes(&mut client, caller, 3).await, TWO_OF_THREE);
-        assert!(
-            client
-                .server(request_from(caller, message(1)))
-                .await
-                .is_ok()
-        );
+        assert_eq!(stream_code(&mut client, caller).await, Code::Ok);
     }
     let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp, RpcService))).await;
     assert_eq!(codes(&mut client, "acme", 2).await, TWO_OF_THREE[..2]);
-    assert_eq!(
-        client
-            .server(request_from("other", message(1)))
-            .await
-            .unwrap_err()
-            .code(),
-        TWO_OF_THREE[2]
-    );
+    assert_eq!(stream_code(&mut client, "other").await, TWO_OF_THREE[2]);
 }
 
 #[tokio::test]

@@ -315,6 +315,12 @@ pub(crate) async fn codes(
     codes
 }
 
+/// Returns the code of one call that is answered by a stream.
+pub(crate) async fn stream_code(client: &mut EchoClient<Channel>, api_key: &str) -> Code {
+    let result = client.server(request_from(api_key, message(1))).await;
+    result.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
 /// Makes one call of each method. Asserts that each allowed call does its work.
 pub(crate) async fn call_each_method(client: &mut EchoClient<Channel>) -> [Result<(), Status>; 4] {
     let three = || tokio_stream::iter([message(1), message(2), message(3)]);
