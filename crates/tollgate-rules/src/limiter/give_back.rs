@@ -23,6 +23,9 @@ pub(super) async fn give_back<'l>(
     exceeded: &Exceeded,
     limiter: impl Fn(&Rule) -> &'l Limiter,
 ) -> Result<SmallVec<[Returned; 1]>, Error> {
+    if !part.iter().any(Planned::is_refund) {
+        return Ok(SmallVec::new());
+    }
     let refunds = part.iter().enumerate().filter(|(_, one)| one.is_refund());
     let returned = refunds.map(|(place, planned)| {
         let pending = Pending::of(place, planned, plan, &limiter);
@@ -33,7 +36,8 @@ pub(super) async fn give_back<'l>(
             }
         }
     });
-    let returned = all(returned).await.into_iter();
+    // Boxed because it is rare: see `charge` in `steps.rs`.
+    let returned = Box::pin(all(returned)).await.into_iter();
     returned.filter_map(Result::transpose).collect()
 }
 

@@ -29,8 +29,10 @@ pub(super) async fn settle(
         .iter()
         .zip(charges)
         .map(|(planned, charge)| (planned, charge.as_ref()));
-    if plan.compat().is_envoy() {
-        return settle_as_envoy(&descriptors.collect::<Vec<_>>(), exceeded).await;
+    if plan.compat().is_envoy() && !descriptors.clone().all(passes_as_envoy) {
+        // Boxed because it is rare: see `charge` in `steps.rs`.
+        let descriptors: Vec<_> = descriptors.collect();
+        return Box::pin(settle_as_envoy(&descriptors, exceeded)).await;
     }
     let blocked = |planned: &Planned<'_>| {
         planned
@@ -82,6 +84,15 @@ async fn settle_as_envoy(
         }
     }
     outcomes
+}
+
+/// Returns whether the outcome of a descriptor is that of its charge in the mode `envoy`, too: it
+/// neither raises a counter beyond its limit, nor tests whether that was exceeded before.
+fn passes_as_envoy((planned, charge): Settled<'_>) -> bool {
+    match charge {
+        Some(_) => planned.hits() > 0 && !raises((planned, charge)),
+        None => planned.charged().is_none(),
+    }
 }
 
 /// Returns whether a descriptor was denied, and so raises its counter beyond the limit.

@@ -32,9 +32,28 @@ pub(super) struct Step<'p, 'l> {
 /// Charges the descriptors of a part of a plan. One that counts nothing, or gives units back, has
 /// no charge.
 ///
-/// Descriptors that deny the request alone are charged in one step where the store can do that: see
-/// [`Steps::of`].
+/// Nearly all requests have a single descriptor, which needs no step. What several need is boxed:
+/// a server copies the future of each request into a box, with room for all that it may need.
 pub(super) async fn charge<'l>(
+    plan: &Plan<'_>,
+    part: &[Planned<'_>],
+    steps: &Steps,
+    modes: GlobalModes,
+    limiter: impl Fn(&Rule) -> &'l Limiter,
+) -> Result<Vec<Option<Charge>>, Error> {
+    let [planned] = part else {
+        return Box::pin(charge_several(plan, part, steps, modes, limiter)).await;
+    };
+    let pending = Pending::of(0, planned, plan, limiter).filter(|_| !planned.is_refund());
+    Ok(vec![match &pending {
+        Some(pending) => Some(pending.spend(planned.hits()).await?),
+        None => None,
+    }])
+}
+
+/// Charges descriptors that deny the request alone in one step where the store can do that: see
+/// [`Steps::of`].
+async fn charge_several<'l>(
     plan: &Plan<'_>,
     part: &[Planned<'_>],
     steps: &Steps,
@@ -224,7 +243,10 @@ impl<'p, 'l> Step<'p, 'l> {
     async fn check(mut self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
         let Some((limiter, key)) = &self.together else {
             return match self.descriptors.pop() {
-                Some(descriptor) => Ok(smallvec![(descriptor.place, descriptor.check().await?)]),
+                Some(descriptor) => {
+                    let charge = descriptor.spend(descriptor.planned.hits()).await?;
+                    Ok(smallvec![(descriptor.place, charge)])
+                }
                 None => Ok(SmallVec::new()),
             };
         };
@@ -348,12 +370,7 @@ impl<'p, 'l> Pending<'p, 'l> {
 }
 
 impl Pending<'_, '_> {
-    /// Charges the descriptor in a step of its own.
-    pub(super) async fn check(self) -> Result<Charge, Error> {
-        self.spend(self.planned.hits()).await
-    }
-
-    /// Charges the descriptor this number of units. 0 only looks at it.
+    /// Charges the descriptor this number of units, in a step of its own. 0 only looks at it.
     pub(super) async fn spend(&self, hits: u64) -> Result<Charge, Error> {
         let limiter = self.limiter.with_policies(self.policies.clone());
         let check = limiter.check_key(&self.key).cost(
@@ -436,12 +453,19 @@ pub(super) struct Charge {
     pub(super) is_shadow: bool,
 }
 
-/// Refunds everything that was charged.
+/// Refunds everything that was charged. A single descriptor that denies its request was not.
 pub(super) async fn refund(charges: &[Option<Charge>]) {
-    all(charges.iter().flatten().map(Charge::refund)).await;
+    let spent = charges.iter().flatten().filter(|charge| charge.has_spent());
+    if spent.clone().next().is_some() {
+        Box::pin(all(spent.map(Charge::refund))).await;
+    }
 }
 
 impl Charge {
+    fn has_spent(&self) -> bool {
+        self.decision.as_ref().is_ok_and(Decision::is_allowed)
+    }
+
     async fn refund(&self) {
         let Ok(decision) = &self.decision else { return };
         if let Err(error) = self

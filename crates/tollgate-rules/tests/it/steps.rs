@@ -11,7 +11,7 @@ use tollgate::{
     store::{Check, CheckFuture, Clock, StoreFuture},
     test_util::FaultyStore,
 };
-use tollgate_rules::{CheckError, Code, Descriptor, RuleLimiter, Rules};
+use tollgate_rules::{CheckError, Code, Descriptor, GlobalModes, RuleDecision, RuleLimiter, Rules};
 
 use super::{envoy_rules, rules};
 
@@ -441,6 +441,83 @@ proptest! {
                 looks.map(look).collect::<Vec<_>>()
             });
             prop_assert_eq!(&left[0], &left[1], "{:?}", request);
+        }
+    }
+}
+
+/// Returns what clients, layers and metrics see of the first descriptor of a request.
+fn seen(decision: &RuleDecision) -> String {
+    let states = |decision: &Decision| {
+        let states: Vec<_> = decision
+            .states()
+            .map(|state| {
+                let policy = state.policy();
+                let waits = (state.retry_after(), state.reset_after());
+                (policy.name().to_owned(), state.remaining(), waits)
+            })
+            .collect();
+        (decision.is_allowed(), decision.cost(), states)
+    };
+    format!(
+        "{:?} {:?} {} {:?}",
+        decision.verdict().statuses()[0],
+        decision.decisions()[0].as_ref().map(states),
+        decision.is_allowed(),
+        decision.retry_after(),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// A descriptor alone is charged without a step. One beside it that has no limit, or limits enough,
+    /// changes nothing of its answer.
+    #[test]
+    fn a_descriptor_alone_is_answered_as_one_of_several(
+        requests in prop::collection::vec((0..12_usize, 0..2_usize, 0..4_u64, 0..1_000_u64, prop::bool::weighted(0.2)), 1..40),
+        modes in (any::<bool>(), any::<bool>()),
+        is_joint in any::<bool>(),
+        is_envoy in any::<bool>(),
+        beside in prop::sample::select(&["none", "free", "plenty"][..]),
+    ) {
+        const NATIVE: [&str; 12] =
+            ["a", "b", "c", "e", "f", "never", "shadow", "quota", "open", "leased", "five", "none"];
+        const ENVOY: &str = "
+domain: d
+descriptors:
+  - {key: a, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: b, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: never, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: plenty, rate_limit: {unit: hour, requests_per_unit: 1000000}}
+";
+        let native = format!(
+            "{RULES}  - {{key: free, rate_limit: {{unlimited: true}}}}\n  - {{key: plenty, rate_limit: {{quota: 1000000/h}}}}\n"
+        );
+        let clock = Clock::manual(0);
+        let [alone, several] = [(), ()].map(|()| {
+            let set = if is_envoy { envoy_rules(ENVOY) } else { rules(&native) };
+            let store = Counting::new(is_joint, &clock);
+            let modes = GlobalModes { shadow: modes.0, quota: modes.1 };
+            RuleLimiter::builder(Rules::new(set), store).modes(modes).build()
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        for (key, value, hits, seconds, is_refund) in requests {
+            clock.advance(std::time::Duration::from_secs(seconds));
+            let key = if is_envoy { ["a", "b", "never", "shadow", "none"][key % 5] } else { NATIVE[key] };
+            let descriptor = Descriptor::from([(key, ["x", "y"][value])]).with_hits(hits);
+            let descriptor = if is_refund { descriptor.refunding() } else { descriptor };
+            let other = Descriptor::from([(beside, "z")]).with_hits(1);
+            let one = runtime.block_on(alone.check("d", &[descriptor.clone()], 1)).expect("a decision");
+            let two = [descriptor.clone(), other];
+            let two = runtime.block_on(several.check("d", &two, 1)).expect("a decision");
+            // In the global quota mode a request is denied if all are spent, so the other one counts.
+            if !modes.1 {
+                prop_assert_eq!(seen(&one), seen(&two), "{:?}", descriptor);
+            } else {
+                prop_assert_eq!(&one.verdict().statuses()[0], &two.verdict().statuses()[0], "{:?}", descriptor);
+            }
         }
     }
 }
