@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_tests::{Mode, Proxy, RedisServer};
+use tollgate_tests::{Authority, Mode, Proxy, RedisServer};
 
 use crate::machine;
 
@@ -24,8 +24,29 @@ impl Server {
         Self(machine::on_the_server_core(|| server.start()))
     }
 
+    /// Starts a server that speaks TLS with a certificate of this authority.
+    pub(crate) fn with_tls(authority: &Authority) -> Self {
+        let signed = authority.sign();
+        Self(machine::on_the_server_core(|| {
+            authority.server(&signed, false)
+        }))
+    }
+
+    /// Starts a server with this many threads for its sockets, on any core.
+    pub(crate) fn with_io_threads(count: usize) -> Self {
+        let server = RedisServer::builder()
+            .arg("--io-threads", count.to_string())
+            .arg("--io-threads-do-reads", "yes");
+        Self(machine::on_every_core(|| server.start()))
+    }
+
     pub(crate) fn url(&self) -> String {
         self.0.url()
+    }
+
+    /// Returns the URL over TLS.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("rediss://127.0.0.1:{}/", self.0.tls_port())
     }
 
     /// Starts a proxy before the server that delivers each reply later by a round trip.

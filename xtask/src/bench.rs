@@ -8,6 +8,12 @@ use crate::{
     workspace::{BENCHES, Workspace},
 };
 
+/// The section that also runs programs beside the benches.
+const BESIDE: &str = "instructions";
+
+/// The ends of the names of these programs, and their features.
+const PROGRAMS: [(&str, &str); 2] = [("mimalloc", ""), ("metrics", "metrics")];
+
 /// Builds the benches with the peers, optimised, and runs them with these arguments.
 ///
 /// # Errors
@@ -15,19 +21,23 @@ use crate::{
 /// When there is no server, when the benches do not compile, or when a contestant answers wrongly.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
-    let mut command = workspace.cargo("run");
-    // A peer declares a newer Rust than it uses.
-    command
-        .args([
-            "--quiet",
-            "--ignore-rust-version",
-            "--profile",
-            "bench",
-            "--package",
-            BENCHES,
-            "--",
-        ])
-        .args(arguments);
+    let optimised = |command: &str| {
+        let mut command = workspace.cargo(command);
+        // A peer declares a newer Rust than it uses.
+        command.args(["--quiet", "--ignore-rust-version"]);
+        command.args(["--profile", "bench", "--package", BENCHES]);
+        command
+    };
+    let mut sections = arguments.iter().filter(|word| !word.starts_with('-'));
+    if sections.clone().next().is_none() || sections.any(|name| name == BESIDE) {
+        for (program, features) in PROGRAMS {
+            let mut build = optimised("build");
+            build.args(["--features", features, "--bin"]);
+            failure::run(build.arg(format!("{BENCHES}-{program}")))?;
+        }
+    }
+    let mut command = optimised("run");
+    command.arg("--").args(arguments);
     for (variable, binary) in need::provide(need::TESTS, workspace.target())? {
         command.env(variable, binary);
     }

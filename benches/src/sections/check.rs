@@ -1,5 +1,5 @@
-//! Measures one decision in process, for Tollgate, governor and tower-rate-tier, with 10 000 keys
-//! and one thread, and a denial over Redis that the process remembers.
+//! Measures one decision in process, for Tollgate, governor, quota and tower-rate-tier, with 10 000
+//! keys and one thread, and a denial over Redis that the process remembers.
 
 use std::{hint::black_box, num::NonZeroU32, time::Duration};
 
@@ -33,6 +33,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             governor(&keys, admits),
             ours(&keys, admits),
             tiers(&keys, admits),
+            quota(&keys, admits),
         ];
         if !admits {
             cases.push(remembered(&keys[..REMEMBERED], &runtime, &server));
@@ -49,7 +50,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 
 fn table(outcome: &str, series: &[Series<f64>]) -> Table {
     let about = "One thread checks 10 000 text keys of 21 bytes in random order, through the public interface: \
-                 `Limiter::check` on a `MemoryStore`, `RateLimiter::check_key`, `RateTier::check`. *Over Redis, \
+                 `Limiter::check` on a `MemoryStore`, `RateLimiter::check_key`, `RateTier::check`, \
+                 `QuotaPool::check`. quota answers with yes or no alone; governor knows the time to retry, too. *Over Redis, \
                  remembered* is a denial of the server that the process still knows, for 100 keys.";
     let heads = ["", "ns of CPU per check", "to governor"];
     let mut table = Table::new(&format!("In process, {outcome}"), about, &heads);
@@ -156,6 +158,20 @@ fn governor(keys: &[String], admits: bool) -> Case<'_, f64> {
     case("governor, keyed", keys, admits, move |key| {
         limiter.check_key(key).is_ok()
     })
+}
+
+/// A unit of quota is a whole number of nanoseconds, and it keeps each key until it is removed by
+/// hand.
+fn quota(keys: &[String], admits: bool) -> Case<'_, f64> {
+    use quota::{QuotaPolicy, QuotaPool, RefillRate};
+    let (burst, rate) = if admits {
+        (1_000_000_000_u32, RefillRate::per_sec(1_000_000))
+    } else {
+        (1, RefillRate::per_day(1))
+    };
+    let policy = QuotaPolicy::new().set_capacity(burst.into());
+    let pool = QuotaPool::new(policy.set_refill_rate(rate), burst.into());
+    case("quota", keys, admits, move |key| pool.check(key, 1))
 }
 
 fn tiers(keys: &[String], admits: bool) -> Case<'_, f64> {

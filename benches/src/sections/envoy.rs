@@ -56,13 +56,16 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     ];
     let mut table = Table::new("Rate limit service for Envoy", about, &heads);
     let contestants = [
-        ("echo", Routes::new(RateLimitServiceServer::new(Echo))),
-        ("tollgate, embedded store", service(MemoryStore::new())),
-        ("tollgate, Redis", service(redis)),
+        ("echo", echo()),
+        (
+            "tollgate, embedded store",
+            service(MemoryStore::new(), DEADLINE),
+        ),
+        ("tollgate, Redis", service(redis, DEADLINE)),
     ]
     .map(|(name, routes)| {
-        let client = runtime.block_on(connect(serve(&runtime, routes)));
-        Contestant::new(name, &runtime, None, Client(client))
+        let client = runtime.block_on(Client::connect(serve(&runtime, routes)));
+        Contestant::new(name, &runtime, None, client)
     });
     for streams in [64, 256] {
         let series = load::turns(&contestants, pace.load, Crowd::near(streams, KEYS));
@@ -87,7 +90,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     findings
 }
 
-/// Answers every request with the same response.
+/// Returns a service that answers every request with the same response.
+pub(super) fn echo() -> Routes {
+    Routes::new(RateLimitServiceServer::new(Echo))
+}
+
 struct Echo;
 
 #[tonic::async_trait]
@@ -108,10 +115,11 @@ impl Service for Echo {
     }
 }
 
-fn service(store: impl Store) -> Routes {
+/// Returns the service, over this store.
+pub(super) fn service(store: impl Store, deadline: Duration) -> Routes {
     let rules = RuleSet::parse(RULES, Format::Yaml).expect("the rules are right");
     let limiter = RuleLimiter::builder(Rules::new(rules), store)
-        .deadline(DEADLINE)
+        .deadline(deadline)
         .build();
     Routes::new(RateLimitService::new(limiter).into_server())
 }
@@ -130,16 +138,18 @@ fn serve(runtime: &Runtime, routes: Routes) -> SocketAddr {
     address
 }
 
-async fn connect(address: SocketAddr) -> RateLimitServiceClient<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
-    RateLimitServiceClient::new(endpoint.connect().await.expect("the server is up"))
-}
-
 /// Calls the service, as Envoy does.
-struct Client(RateLimitServiceClient<Channel>);
+pub(super) struct Client(RateLimitServiceClient<Channel>);
 
-impl Decide for Client {
-    async fn decide(&self, customer: usize) -> Answer {
+impl Client {
+    pub(super) async fn connect(address: SocketAddr) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+        let channel = endpoint.connect().await.expect("the server is up");
+        Self(RateLimitServiceClient::new(channel))
+    }
+
+    /// Returns whether a request of this customer passes.
+    pub(super) async fn call(&self, customer: usize) -> Result<bool, Status> {
         let entry = Entry {
             key: "customer".to_owned(),
             value: keys::all()[customer].clone(),
@@ -153,8 +163,13 @@ impl Decide for Client {
             descriptors: vec![descriptor],
             hits_addend: 1,
         };
-        let response = self.0.clone().should_rate_limit(request).await;
-        let response = response.expect("the service answers").into_inner();
-        Answer::by_store(response.overall_code() == Code::Ok)
+        let response = self.0.clone().should_rate_limit(request).await?;
+        Ok(response.into_inner().overall_code() == Code::Ok)
+    }
+}
+
+impl Decide for Client {
+    async fn decide(&self, customer: usize) -> Answer {
+        Answer::by_store(self.call(customer).await.expect("the service answers"))
     }
 }

@@ -1,6 +1,10 @@
 //! Measures an Axum service with a trivial handler behind each limiter. wrk sends the requests.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -44,6 +48,10 @@ const KEY: &str = "x-api-key";
 const CONNECTIONS: usize = 64;
 const MANY_CONNECTIONS: usize = 256;
 
+/// The work of a handler that is not trivial, which keeps its thread busy for so long.
+const WORK: Duration = Duration::from_millis(1);
+const WORKING_CONNECTIONS: usize = 4;
+
 /// The round trip of a server in the same data centre.
 const AWAY: Duration = Duration::from_micros(300);
 
@@ -56,13 +64,8 @@ struct Turn {
 }
 
 pub(crate) fn run(pace: &Pace) -> Findings {
-    if wrk::find().is_none() {
-        return Findings::left_out("Axum under wrk", "wrk is not installed");
-    }
-    let bench = Bench {
-        server: Server::start(),
-        runtime: load::runtime(),
-        pace,
+    let Some(bench) = Bench::new(pace) else {
+        return Findings::left_out("Axum under wrk", MISSING);
     };
     let line = bench.server.at_a_distance(AWAY);
     let per_call = PerCall::new(&bench.server, Call::ours(&bench.server, PLENTY));
@@ -74,18 +77,24 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         false,
         vec![
             ("no limiter", hello()),
-            ("tollgate, Redis", ours(bench.redis(), PLENTY)),
+            ("tollgate, Redis", ours(hello(), bench.redis(), PLENTY)),
             (
                 "tollgate, Redis 0.3 ms away",
-                ours(bench.at(&line.url()), PLENTY),
+                ours(hello(), bench.at(&line.url()), PLENTY),
             ),
             (
                 "deadpool, a checkout per call, same script",
-                by_hand(per_call),
+                by_hand(hello(), per_call),
             ),
-            ("tollgate, in process", ours(MemoryStore::new(), PLENTY)),
+            (
+                "tollgate, in process",
+                ours(hello(), MemoryStore::new(), PLENTY),
+            ),
             ("tower_governor, in process", governor(true)),
-            (LEASED_ROW, ours(bench.redis(), PLENTY.leased(Lease::new()))),
+            (
+                LEASED_ROW,
+                ours(hello(), bench.redis(), PLENTY.leased(Lease::new())),
+            ),
             ("tower-rate-limiter, Redis", bench.tower_rate_limiter()),
         ],
     );
@@ -95,8 +104,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         false,
         vec![
             ("no limiter", hello()),
-            ("tollgate, Redis", ours(bench.redis(), PLENTY)),
-            ("tollgate, in process", ours(MemoryStore::new(), PLENTY)),
+            ("tollgate, Redis", ours(hello(), bench.redis(), PLENTY)),
+            (
+                "tollgate, in process",
+                ours(hello(), MemoryStore::new(), PLENTY),
+            ),
         ],
     );
     let denied = bench.turns(
@@ -105,8 +117,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         true,
         vec![
             ("no limiter", hello()),
-            ("tollgate, Redis", ours(bench.redis(), SCARCE)),
-            ("tollgate, in process", ours(MemoryStore::new(), SCARCE)),
+            ("tollgate, Redis", ours(hello(), bench.redis(), SCARCE)),
+            (
+                "tollgate, in process",
+                ours(hello(), MemoryStore::new(), SCARCE),
+            ),
             ("tower_governor, in process", governor(false)),
         ],
     );
@@ -138,18 +153,52 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     }
     findings.tables.push(table(
         "Axum under wrk, all admitted",
-        "10 000 callers within their limit, 64 connections.",
+        &format!("10 000 callers within their limit, 64 connections. {TRIVIAL}"),
         &admitted,
     ));
     findings.tables.push(table(
         "Axum under wrk, all admitted, 256 connections",
-        "10 000 callers within their limit, 256 connections.",
+        &format!("10 000 callers within their limit, 256 connections. {TRIVIAL}"),
         &many,
     ));
     findings.tables.push(table(
         "Axum under wrk, 99 % over the limit",
-        "1 000 callers, six admitted a minute each, 64 connections.",
+        &format!("1 000 callers, six admitted a minute each, 64 connections. {TRIVIAL}"),
         &denied,
+    ));
+    findings
+}
+
+/// Measures a service whose handler does more than to answer.
+pub(crate) fn run_working(pace: &Pace) -> Findings {
+    const TITLE: &str = "Axum under wrk, a handler that works for 1 ms";
+    let Some(bench) = Bench::new(pace) else {
+        return Findings::left_out(TITLE, MISSING);
+    };
+    let per_call = PerCall::new(&bench.server, Call::ours(&bench.server, PLENTY));
+    let working = bench.turns(
+        KEYS,
+        WORKING_CONNECTIONS,
+        false,
+        vec![
+            ("no limiter", works()),
+            ("tollgate, Redis", ours(works(), bench.redis(), PLENTY)),
+            (
+                "tollgate, in process",
+                ours(works(), MemoryStore::new(), PLENTY),
+            ),
+            (
+                "deadpool, a checkout per call, same script",
+                by_hand(works(), per_call),
+            ),
+        ],
+    );
+    let mut findings = Findings::default();
+    findings.tables.push(table(
+        TITLE,
+        "10 000 callers within their limit, 4 connections. The handler keeps the only thread of the service busy, so that \
+         checks and answers wait for it.",
+        &working,
     ));
     findings
 }
@@ -159,11 +208,7 @@ fn per_second(turn: &Turn) -> f64 {
 }
 
 fn table(title: &str, load: &str, series: &[Series<Turn>]) -> Table {
-    let about = format!(
-        "{load} The service runs on one core, Redis and wrk on the other. Without a limiter, 70 to \
-         80 % of the CPU time of the service is the kernel's work for sockets. With a handler that does more work, the \
-         ratios to no limiter are higher."
-    );
+    let about = format!("{load} The service runs on one core, Redis and wrk on the other.");
     let heads = [
         "",
         "requests/s",
@@ -186,13 +231,28 @@ fn table(title: &str, load: &str, series: &[Series<Turn>]) -> Table {
     table
 }
 
+const TRIVIAL: &str = "Without a limiter, 70 to 80 % of the CPU time of the service is the kernel's work for \
+                       sockets. With a handler that does more work, the ratios to no limiter are higher.";
+
+const MISSING: &str = "wrk is not installed";
+
 struct Bench<'a> {
     server: Server,
     runtime: Runtime,
     pace: &'a Pace,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// Returns `None` without wrk.
+    fn new(pace: &'a Pace) -> Option<Self> {
+        wrk::find()?;
+        Some(Self {
+            server: Server::start(),
+            runtime: load::runtime(),
+            pace,
+        })
+    }
+
     fn turns(
         &self,
         callers: usize,
@@ -274,15 +334,27 @@ fn hello() -> Router {
     Router::new().route("/", get(|| async { "hello" }))
 }
 
-fn ours(store: impl Store, policy: Policy) -> Router {
+/// Returns a service whose handler works for [`WORK`], without giving way to others.
+fn works() -> Router {
+    let work = async || {
+        let began = Instant::now();
+        while began.elapsed() < WORK {
+            std::hint::spin_loop();
+        }
+        "worked"
+    };
+    Router::new().route("/", get(work))
+}
+
+fn ours(service: Router, store: impl Store, policy: Policy) -> Router {
     let limiter = Limiter::new(store, policy);
-    hello().layer(RateLimitLayer::new(limiter, Header::new(KEY)))
+    service.layer(RateLimitLayer::new(limiter, Header::new(KEY)))
 }
 
 /// Builds a limiter without a limiter library: a function around the next service.
-fn by_hand(decide: impl Decide) -> Router {
+fn by_hand(service: Router, decide: impl Decide) -> Router {
     let decide = Arc::new(decide);
-    hello().layer(from_fn(move |request: Request, next: Next| {
+    service.layer(from_fn(move |request: Request, next: Next| {
         let decide = Arc::clone(&decide);
         async move {
             let key = api_key(request.headers());

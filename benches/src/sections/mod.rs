@@ -9,6 +9,7 @@ mod memory;
 mod overload;
 mod postgres;
 mod scripts;
+mod setups;
 mod throughput;
 
 use tollgate::{Policy, Quota};
@@ -37,11 +38,17 @@ pub(crate) const ALL: &[Section] = &[
     section("check", "a decision in process", check::run),
     section("memory", "a million keys in process", memory::run),
     section("throughput", "callers through Redis", throughput::run),
+    section("setups", "TLS, io-threads, the same zone", setups::run),
     section("scripts", "server time of a decision", scripts::run),
     section("overload", "more than Redis can decide", overload::run),
     section("postgres", "callers through PostgreSQL", postgres::run),
     section("envoy", "the service for Envoy", envoy::run),
     section("http", "an Axum service under wrk", http::run),
+    section(
+        "work",
+        "the same, with a handler that works for 1 ms",
+        http::run_working,
+    ),
     section("instructions", "a request, by callgrind", instructions::run),
 ];
 
@@ -52,7 +59,9 @@ const fn section(name: &'static str, about: &'static str, run: fn(&Pace) -> Find
 /// Measures in this process, which was started for it.
 pub(crate) fn probe(words: &[&str]) {
     match words {
-        [instructions::PROBE, store] => instructions::serve(store),
+        [instructions::PROBE, service, url] => instructions::serve(service, url, true),
+        // For a load from outside, to compare two programs.
+        ["serve", service, url] => instructions::serve(service, url, false),
         [memory::PROBE, name] => println!("{}", memory::probe(name)),
         _ => panic!("there is no such probe: {words:?}"),
     }

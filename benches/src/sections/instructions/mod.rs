@@ -1,29 +1,26 @@
-//! Counts what a request of an Axum service with a trivial handler takes, by callgrind: instructions
-//! and allocations, without a limiter, in process and over Redis.
+//! Counts what a request of a service with a trivial handler takes, by callgrind: instructions and
+//! allocations, without a limiter and with each way to limit.
 //!
-//! Each service runs under callgrind in a process of its own, on one thread, and 64 connections send
-//! it requests. Counting begins and ends at two requests of the handler, so connecting and the first
-//! batches do not count. Nothing depends on the speed of the machine but the sizes of batches.
+//! Each service (`probe.rs`) runs under callgrind in a process of its own, on one thread, and 64
+//! connections send it requests (`callers.rs`). Counting begins and ends at two requests of the
+//! handler, so connecting and the first batches do not count. Nothing depends on the speed of the
+//! machine but the sizes of batches.
+
+mod callers;
+mod probe;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-    time::Duration,
 };
 
-use axum::{Router, routing::get};
-use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore};
-use tollgate_tower::{RateLimitLayer, key::Header};
+pub(super) use probe::serve;
 
 use crate::{
     callgrind::{self, Profile},
-    keys,
     pace::Pace,
     report::{Findings, Table, Target, figure},
     server::Server,
@@ -34,11 +31,7 @@ pub(super) const PROBE: &str = "instructions";
 
 const TITLE: &str = "Instructions of a request";
 
-const PLENTY: Policy = Policy::token_bucket(
-    "plenty",
-    Quota::per_second(900_000).with_burst(1_000_000_000),
-);
-
+const BODY: &str = "hello";
 const KEY: &str = "x-api-key";
 const CONNECTIONS: usize = 64;
 
@@ -47,9 +40,6 @@ const CONNECTIONS: usize = 64;
 const FIRST: u64 = 12_800;
 const COUNTED: u64 = 6_400;
 
-/// Nobody gives up: a service under callgrind is fifty times as slow.
-const DEADLINE: Duration = Duration::from_secs(60);
-
 /// Allocations for a request from which a function is listed.
 const LEAST_ALLOCATIONS: f64 = 0.02;
 
@@ -57,16 +47,53 @@ const LEAST_ALLOCATIONS: f64 = 0.02;
 /// requests.
 const LEAST_INSTRUCTIONS: f64 = 1.5;
 
+/// The programs that serve: that of this run, and those beside it, which `cargo xtask bench` builds.
+const OWN: &str = "";
+const METRICS: &str = "-metrics";
+const MIMALLOC: &str = "-mimalloc";
+
+/// A row: what it is called, the program that serves, and its word for the service.
+type Row = (&'static str, &'static str, &'static str);
+
+/// The services that each table has.
+const MAIN: [Row; 3] = [
+    ("no limiter", OWN, "none"),
+    ("in process", OWN, "memory"),
+    ("over Redis", OWN, "redis"),
+];
+
+/// What is switched on beside the limiter, and the service for Envoy.
+const OTHERS: [Row; 13] = [
+    ("over Redis, leased", OWN, "leased"),
+    ("over Redis, published", OWN, "published"),
+    ("in process, fair shares", OWN, "fair"),
+    ("no limiter, feature `metrics`", METRICS, "none"),
+    ("in process, metrics for Prometheus", METRICS, "memory"),
+    ("over Redis, metrics for Prometheus", METRICS, "redis"),
+    ("no limiter, mimalloc", MIMALLOC, "none"),
+    ("in process, mimalloc", MIMALLOC, "memory"),
+    ("over Redis, mimalloc", MIMALLOC, "redis"),
+    ("gRPC echo", OWN, "echo"),
+    ("service for Envoy, in process", OWN, "envoy"),
+    ("service for Envoy, over Redis", OWN, "envoy-redis"),
+    (
+        "service for Envoy, over Redis, mimalloc",
+        MIMALLOC,
+        "envoy-redis",
+    ),
+];
+
 pub(crate) fn run(_: &Pace) -> Findings {
     let valgrind = env::var_os("VALGRIND").unwrap_or_else(|| "valgrind".into());
     let is_there = Command::new(&valgrind).arg("--version").output();
     if !is_there.is_ok_and(|said| said.status.success()) {
         return Findings::left_out(TITLE, "valgrind is not installed");
     }
-    let server = Server::start();
-    let names = ["no limiter", "in process", "over Redis"];
-    let stores = ["none".to_owned(), "memory".to_owned(), server.url()];
-    let profiles = stores.map(|store| profiled(Path::new(&valgrind), &store));
+    let (valgrind, server) = (Path::new(&valgrind), Server::start());
+    let names = MAIN.map(|(name, ..)| name);
+    let profiled =
+        |(_, suffix, word): Row| Some(profiled(valgrind, &program(suffix)?, word, &server.url()));
+    let profiles = MAIN.map(|row| profiled(row).expect("this program is there"));
     let each = |count: u64| count as f64 / COUNTED as f64;
 
     let mut findings = Findings::default();
@@ -79,18 +106,33 @@ pub(crate) fn run(_: &Pace) -> Findings {
     );
     let about = format!(
         "Counted by callgrind in the service, for {COUNTED} requests on {CONNECTIONS} connections: an Axum service \
-         with a trivial handler, on one thread. The kernel is left out. *Own files* are the files of the product \
-         whose code runs for a request."
+         with a trivial handler, on one thread, or a gRPC service with as many streams of one connection. The kernel \
+         is left out. *Own files* are the files of the product whose code runs for a request. The allocator is that \
+         of the system where no other is named. *Leased* units decide most requests without a call. *Published* writes \
+         the limiter into Redis every two seconds. With *fair shares* the key is the customer, too."
     );
     let heads = ["", "instructions", "allocations", "own files"];
     let mut totals = Table::new(TITLE, about, &heads);
-    for (name, profile) in names.iter().zip(&profiles) {
+    let mut total = |name: &str, profile: &Profile| {
         totals.row([
-            (*name).to_owned(),
+            name.to_owned(),
             format!("{:.0}", each(profile.instructions())),
             figure(each(profile.allocations().values().sum())),
             own_files(profile).len().to_string(),
         ]);
+    };
+    names
+        .iter()
+        .zip(&profiles)
+        .for_each(|(name, profile)| total(name, profile));
+    for row in OTHERS {
+        match profiled(row) {
+            Some(profile) => total(row.0, &profile),
+            None => eprintln!(
+                "{}: left out, `cargo xtask bench` builds the program",
+                row.0
+            ),
+        }
     }
     findings.tables.push(totals);
 
@@ -161,8 +203,19 @@ fn own_files(profile: &Profile) -> Vec<(&str, f64)> {
     files
 }
 
-/// Runs the service with this store under callgrind, and sends it requests until it ends.
-fn profiled(valgrind: &Path, store: &str) -> Profile {
+/// Returns the program of the benches with this at the end of its name.
+fn program(suffix: &str) -> Option<PathBuf> {
+    let own = env::current_exe().expect("this program has a path");
+    if suffix == OWN {
+        return Some(own);
+    }
+    let name = env!("CARGO_PKG_NAME");
+    let other = own.with_file_name(format!("{name}{suffix}{}", env::consts::EXE_SUFFIX));
+    other.is_file().then_some(other)
+}
+
+/// Runs the service of a program under callgrind, and sends it requests until it ends.
+fn profiled(valgrind: &Path, program: &Path, word: &str, url: &str) -> Profile {
     let file = env::temp_dir().join(format!("tollgate-{}.callgrind", std::process::id()));
     let mut service = Command::new(valgrind)
         .args(["--quiet", "--tool=callgrind"])
@@ -172,8 +225,8 @@ fn profiled(valgrind: &Path, store: &str) -> Profile {
             "--dump-before=*counting_ends*",
         ])
         .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(env::current_exe().expect("this program has a path"))
-        .args(["probe", PROBE, store])
+        .arg(program)
+        .args(["probe", PROBE, word, url])
         .stdout(Stdio::piped())
         .spawn()
         .expect("valgrind starts");
@@ -182,11 +235,11 @@ fn profiled(valgrind: &Path, store: &str) -> Profile {
     let heard = BufReader::new(said).read_line(&mut line);
     heard.expect("the service says where it listens");
     let address = line.trim().parse().expect("an address");
-    thread::scope(|threads| {
-        for first in 0..CONNECTIONS {
-            threads.spawn(move || call(address, first));
-        }
-    });
+    if probe::is_grpc(word) {
+        callers::grpc(address);
+    } else {
+        callers::http(address);
+    }
     let ended = service.wait().expect("the service ends");
     assert!(ended.success(), "the service failed: {ended}");
     // The costs between the two points are in the first dump, and those after it in the second.
@@ -197,97 +250,4 @@ fn profiled(valgrind: &Path, store: &str) -> Profile {
         let _ = fs::remove_file(written);
     }
     profile
-}
-
-/// Sends requests on one connection, each after the response to the one before, until the service
-/// ends.
-fn call(address: SocketAddr, first: usize) {
-    let mut stream = TcpStream::connect(address).expect("the service listens");
-    stream.set_nodelay(true).expect("a socket of TCP");
-    let mut response = [0; 1_024];
-    for number in (first..).step_by(CONNECTIONS) {
-        // A multiplier without a common factor visits all keys, far from their order.
-        let key = keys::key(number * 7_919 % keys::KEYS);
-        let request = format!("GET / HTTP/1.1\r\nhost: localhost\r\n{KEY}: {key}\r\n\r\n");
-        if stream.write_all(request.as_bytes()).is_err() {
-            return;
-        }
-        let mut length = 0;
-        while !response[..length].ends_with(BODY.as_bytes()) {
-            match stream.read(&mut response[length..]) {
-                Ok(0) | Err(_) => return,
-                Ok(read) => length += read,
-            }
-        }
-        assert!(
-            response.starts_with(b"HTTP/1.1 200"),
-            "a request is refused"
-        );
-    }
-}
-
-const BODY: &str = "hello";
-
-/// Serves until the last request that is counted. `store` is that of the limiter, or `none`.
-pub(super) fn serve(store: &str) -> ! {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let router = Router::new().route("/", get(hello));
-    let limited = |limiter| {
-        router
-            .clone()
-            .layer(RateLimitLayer::new(limiter, Header::new(KEY)))
-    };
-    runtime
-        .block_on(async {
-            let router = match store {
-                "none" => router.clone(),
-                "memory" => limited(Limiter::new(MemoryStore::new(), PLENTY)),
-                url => {
-                    let store = RedisStore::connect(url).await.expect("the server is up");
-                    limited(
-                        Limiter::builder(store)
-                            .policies(PLENTY)
-                            .deadline(DEADLINE)
-                            .build(),
-                    )
-                }
-            };
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            println!("{}", listener.local_addr().expect("it is bound"));
-            listener.set_nonblocking(true).expect("a socket");
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-            axum::serve(listener, router).await
-        })
-        .expect("the service serves");
-    unreachable!("a service does not end by itself")
-}
-
-async fn hello() -> &'static str {
-    static SERVED: AtomicU64 = AtomicU64::new(0);
-    match SERVED.fetch_add(1, Ordering::Relaxed) {
-        FIRST => counting_begins(),
-        LAST => {
-            counting_ends();
-            std::process::exit(0);
-        }
-        _ => {}
-    }
-    BODY
-}
-
-const LAST: u64 = FIRST + COUNTED;
-
-/// Begins the part of the run that callgrind counts. It knows the function by its name.
-#[inline(never)]
-fn counting_begins() {
-    std::hint::black_box(());
-}
-
-/// Ends that part.
-#[inline(never)]
-fn counting_ends() {
-    std::hint::black_box(true);
 }
