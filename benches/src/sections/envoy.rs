@@ -80,7 +80,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
                 figure(one.median(|load| load.p99_us)),
             ]);
         }
-        for (one, target) in series[1..].iter().zip([0.9, 0.75]) {
+        for (one, target) in series[1..].iter().zip([0.9, 0.8]) {
             let ratio = one.ratio(&series[0], Load::per_second);
             let measure = format!("Envoy, {}, {streams} streams, to an echo", one.name);
             findings.goal(measure, Target::AtLeast(target), ratio, " ×");

@@ -509,7 +509,7 @@ descriptors:
             let descriptor = Descriptor::from([(key, ["x", "y"][value])]).with_hits(hits);
             let descriptor = if is_refund { descriptor.refunding() } else { descriptor };
             let other = Descriptor::from([(beside, "z")]).with_hits(1);
-            let one = runtime.block_on(alone.check("d", &[descriptor.clone()], 1)).expect("a decision");
+            let one = runtime.block_on(alone.check("d", std::slice::from_ref(&descriptor), 1)).expect("a decision");
             let two = [descriptor.clone(), other];
             let two = runtime.block_on(several.check("d", &two, 1)).expect("a decision");
             // In the global quota mode a request is denied if all are spent, so the other one counts.
