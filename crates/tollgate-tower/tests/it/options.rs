@@ -7,6 +7,7 @@ use tollgate::{
     Decision, Enforcement, KeySecret, Limiter, Outage,
     limiter::Selection,
     permits::{Concurrency, ConcurrencyLimiter},
+    test_util::FaultyStore,
 };
 use tollgate_tower::{
     Decisions, HeaderFormat, LimiterSource, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejection,
@@ -14,7 +15,6 @@ use tollgate_tower::{
     concurrency::ConcurrencyLayer,
     key::{Global, Header},
     rejection::Empty,
-    test_util::FaultyStore,
 };
 use tower::{Layer, Service, ServiceExt};
 
