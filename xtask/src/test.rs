@@ -13,7 +13,7 @@ use crate::{
 /// The programs that take longest, which start first, so that the last one does not run alone. The
 /// first one computes all the time, as the fifth, which follows it. Those between them wait for
 /// servers, and so run beside it. The others follow by the time that they took last.
-const LONGEST: [&str; 10] = [
+const LONGEST_FIRST: [&str; 10] = [
     "tests scripts",
     "tests processes",
     "tests topology",
@@ -114,9 +114,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         let mut times = Times::load(workspace.target());
         jobs.sort_by_key(|job| {
-            let place = LONGEST.iter().position(|title| *title == job.title);
+            let place = LONGEST_FIRST.iter().position(|title| *title == job.title);
             (
-                place.unwrap_or(LONGEST.len()),
+                place.unwrap_or(LONGEST_FIRST.len()),
                 Reverse(times.of(&job.title)),
             )
         });
@@ -244,7 +244,10 @@ mod tests {
     #[test]
     fn the_programs_that_take_longest_exist() {
         let workspace = Workspace::load().expect("cargo metadata works here");
-        for title in LONGEST.into_iter().filter(|title| *title != DOC_TESTS) {
+        for title in LONGEST_FIRST
+            .into_iter()
+            .filter(|title| *title != DOC_TESTS)
+        {
             let (folder, target) = title.split_once(' ').expect("a folder and a target");
             let files = match target {
                 "lib" => ["crates", "tests"]

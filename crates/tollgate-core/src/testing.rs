@@ -59,7 +59,7 @@ pub fn check<'a>(policies: &'a PolicySet, key: &'a Key, charge: &'a Charge) -> C
     Check::of(policies, key, charge.borrow())
 }
 
-/// Creates the decision of a check that left these levels: whether the cost fits, and the words of
+/// Creates the decision of a check that left these levels: whether the cost fits, and the reading of
 /// the reply of a script.
 pub fn decided(
     policies: &PolicySet,
@@ -67,7 +67,7 @@ pub fn decided(
     cost: Cost,
     at_us: u64,
 ) -> Decision {
-    let level = |&(fits, words): &(bool, [u64; 4])| PolicyLevel { fits, words };
+    let level = |&(fits, reading): &(bool, [u64; 4])| PolicyLevel { fits, reading };
     let levels = PolicyLevels::collect(policies.iter().zip(levels.iter().map(level)));
     Decision::from_levels(policies, levels, ChargeRef::from(cost), at_us)
 }
@@ -202,10 +202,10 @@ impl Metered {
         });
     }
 
-    /// Returns the words of the state. `denied` is the cost that did not fit, or 0.
+    /// Returns the reading of the state. `denied` is the cost that did not fit, or 0.
     #[must_use]
-    pub fn words(&self, policy: &Policy, now_us: u64, denied: u64) -> [u64; 4] {
-        self.0.words(policy, now_us, denied)
+    pub fn reading(&self, policy: &Policy, now_us: u64, denied: u64) -> [u64; 4] {
+        self.0.reading(policy, now_us, denied)
     }
 
     /// Returns the time at which the state equals a fresh one.

@@ -19,7 +19,7 @@ pub use crate::{
     lease::LeaseParts,
     micros::micros,
     policy::{
-        LEASED_WORDS, MAX_POLICIES, PolicyParts, hash_name,
+        LEASED_READING, MAX_POLICIES, PolicyParts, hash_name,
         numbers::{ceiling_numbers, for_each_number, numbers},
     },
     policy_set::{Derived, PolicySetParts},

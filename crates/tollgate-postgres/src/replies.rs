@@ -17,7 +17,7 @@ const MESSAGE: usize = 128;
 
 /// The longest reply before the store has asked for states: what a session begins with, the answer
 /// about the table, an error.
-const LONGEST: usize = 128 * 1024;
+const MAX_REPLY: usize = 128 * 1024;
 
 /// The longest reply to a read of states: a batch is far shorter, but processes tell each other of
 /// their limits and their customers in a few long values.
@@ -66,7 +66,7 @@ struct Bound {
 impl Default for ReplyBound {
     fn default() -> Self {
         Self(Arc::new(Bound {
-            reply: AtomicUsize::new(LONGEST),
+            reply: AtomicUsize::new(MAX_REPLY),
             value: AtomicUsize::new(STATE),
         }))
     }
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_message_beyond_the_bound_is_refused_by_its_head_alone() {
-        let within = LONGEST - MESSAGE;
+        let within = MAX_REPLY - MESSAGE;
         for kind in [b'R', b'N', b'E', b'D', b'S', b'A', b'C'] {
             let head = announced(kind, within as u32);
             assert_eq!(passed(&mut scanner(), &head, 1), Ok(head), "{kind}");
@@ -334,12 +334,12 @@ mod tests {
 
     #[test]
     fn messages_without_an_end_are_refused_and_each_reply_counts_for_itself() {
-        let rows = message(b'D', &[0, 0]).repeat(LONGEST / MESSAGE);
+        let rows = message(b'D', &[0, 0]).repeat(MAX_REPLY / MESSAGE);
         assert_eq!(passed(&mut scanner(), &rows, 1_000), Err(TOO_LONG));
-        let notices = message(b'N', &[b'x'; 500]).repeat(LONGEST / 500);
+        let notices = message(b'N', &[b'x'; 500]).repeat(MAX_REPLY / 500);
         assert_eq!(passed(&mut scanner(), &notices, 1_000), Err(TOO_LONG));
 
-        let reply = [message(b'D', &[0; LONGEST / 2]), message(b'Z', b"I")].concat();
+        let reply = [message(b'D', &[0; MAX_REPLY / 2]), message(b'Z', b"I")].concat();
         assert!(passed(&mut scanner(), &reply.repeat(50), 5_000).is_ok());
         // The client library keeps settings for as long as it is connected.
         let settings = [message(b'S', &[b'x'; 5_000]), message(b'Z', b"I")].concat();

@@ -44,7 +44,7 @@ const VERSION: u32 = 1;
 const MARK: &str = "tollgate table version ";
 
 /// The longest name of a table, or of a schema.
-const LONGEST: usize = 50;
+const MAX_NAME: usize = 50;
 
 /// Returns the SQL that creates the table of this name, for a migration.
 ///
@@ -98,7 +98,7 @@ impl Table {
         let is_valid = |part: &str| {
             let is_plain =
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-            (1..=LONGEST).contains(&part.len()) && part.bytes().all(is_plain)
+            (1..=MAX_NAME).contains(&part.len()) && part.bytes().all(is_plain)
         };
         if name.split('.').count() > 2 || !name.split('.').all(is_valid) {
             return Err(Error::new(
@@ -241,7 +241,7 @@ mod tests {
             "a\"",
             "a;",
             "ä",
-            &"a".repeat(LONGEST + 1),
+            &"a".repeat(MAX_NAME + 1),
         ] {
             let error = Table::new(name).expect_err(name);
             assert_eq!(error.kind(), ErrorKind::Config, "{name}");

@@ -156,7 +156,7 @@ impl CostOfOutcome {
 }
 
 /// Keeps the charge of a request until its final cost is known. Dropping the charge settles it too.
-pub(crate) struct Charge {
+pub(crate) struct UnsettledCharge {
     charged: SmallVec<[Charged; 1]>,
     /// The cost to charge after the response. `None` when the decision has charged it.
     due: Option<Due>,
@@ -228,7 +228,7 @@ impl Charged {
     }
 }
 
-impl Charge {
+impl UnsettledCharge {
     pub(crate) fn new(
         charged: SmallVec<[Charged; 1]>,
         due: Option<Due>,
@@ -255,7 +255,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for UnsettledCharge {
     fn drop(&mut self) {
         self.settle(if self.is_running {
             Outcome::Panicked

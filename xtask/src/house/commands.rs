@@ -4,7 +4,7 @@ use super::page;
 use crate::need::TESTS;
 
 /// Two screens of text.
-const LONGEST: usize = 160;
+const MAX_LINES: usize = 160;
 
 /// Returns the commands of the blocks for a terminal, each with the comment behind it.
 fn commands(page: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -42,7 +42,7 @@ fn readme_has_the_two_commands_and_says_what_the_second_one_takes() {
     assert!(takes.ends_with("minutes"), "{takes}");
     assert!(tests.contains(takes), "{takes} is not in {tests:?}");
     let lines = readme.lines().count();
-    assert!(lines <= LONGEST, "README.md has {lines} lines");
+    assert!(lines <= MAX_LINES, "README.md has {lines} lines");
 }
 
 #[test]

@@ -17,10 +17,6 @@ use crate::{
 /// The default of [`ReserveBuilder::time_to_live`].
 const TIME_TO_LIVE: Duration = Duration::from_secs(600);
 
-/// The bounds of [`ReserveBuilder::time_to_live`].
-const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST_LIFE: Duration = Duration::from_secs(7 * 86_400);
-
 impl Limiter {
     /// Charges an estimate now, for work whose cost is known later. Await the returned builder.
     ///
@@ -108,7 +104,9 @@ impl Limiter {
         let charge = costs.into().charge(policies)?;
         policies.reaches(&key)?;
         let check = Check::of(policies, &key, charge.borrow());
-        let outcome = inner.commit(check, id, Instant::now() + LONGEST_LIFE).await;
+        let outcome = inner
+            .commit(check, id, Instant::now() + Reservation::MAX_TIME_TO_LIVE)
+            .await;
         // The reservation may have been made in an outage.
         if let Ok(Settlement::Lapsed) = outcome
             && let Some(settlement) = inner.fallback.commit(check, id)
@@ -212,9 +210,10 @@ impl ReserveBuilder {
 
     fn charge(&self) -> Result<Charge, Error> {
         let policies = self.limiter.policies();
-        if self.time_to_live < SHORTEST || self.time_to_live > LONGEST_LIFE {
+        let (shortest, longest) = (Reservation::MIN_TIME_TO_LIVE, Reservation::MAX_TIME_TO_LIVE);
+        if !(shortest..=longest).contains(&self.time_to_live) {
             return Err(Error::config(format!(
-                "time to live must be {SHORTEST:?} to {LONGEST_LIFE:?}, got {:?}",
+                "time to live must be {shortest:?} to {longest:?}, got {:?}",
                 self.time_to_live
             )));
         }
@@ -342,6 +341,26 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// The least [time to live](ReserveBuilder::time_to_live): 1 ms.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::reservation::Reservation;
+    ///
+    /// assert_eq!(Reservation::MIN_TIME_TO_LIVE, Duration::from_millis(1));
+    /// ```
+    pub const MIN_TIME_TO_LIVE: Duration = Duration::from_millis(1);
+
+    /// The greatest [time to live](ReserveBuilder::time_to_live): 7 days.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::reservation::Reservation;
+    ///
+    /// assert_eq!(Reservation::MAX_TIME_TO_LIVE, Duration::from_secs(7 * 86_400));
+    /// ```
+    pub const MAX_TIME_TO_LIVE: Duration = Duration::from_secs(7 * 86_400);
+
     /// Creates a reservation that was made just now.
     fn new(
         limiter: Limiter,

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 use tollgate_model::{
     algorithm::{
-        PolicyLevel, Words,
+        PolicyLevel, Reading,
         stored::{self, doubles, whole},
     },
     raw::{AlgorithmParts, Charge, DecisionParts, KeyParts, PolicyLevels, PolicySetParts, Span},
@@ -114,7 +114,7 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ChargedPolicy {
     pub(crate) cost: u64,
-    pub(crate) words: Words,
+    pub(crate) reading: Reading,
 }
 
 /// The outcome of a call that reserves.
@@ -150,7 +150,7 @@ impl Record {
             .enumerate()
             .map(|(at, (_, level))| ChargedPolicy {
                 cost: check.cost_of(at).units(),
-                words: level.words,
+                reading: level.reading,
             });
         Self {
             lapse_us: now_us + life_us,
@@ -164,7 +164,7 @@ impl Record {
     pub(crate) fn repeated(&self, check: Check<'_>) -> Reserved {
         let level = |charged: &ChargedPolicy| PolicyLevel {
             fits: true,
-            words: charged.words,
+            reading: charged.reading,
         };
         let levels = self.charged.iter().map(level);
         let levels = PolicyLevels::collect(check.policies.iter().zip(levels));
@@ -197,7 +197,7 @@ impl Record {
                 let end = policy
                     .algorithm()
                     .is_queued(false)
-                    .then(|| (self.at_us + charged.words[0], charged.words[1]));
+                    .then(|| (self.at_us + charged.reading[0], charged.reading[1]));
                 Adjustment::Refund(charged.cost - cost.units(), end)
             }
         }
@@ -208,7 +208,7 @@ impl Record {
         let mut bytes = doubles(&[self.lapse_us, self.settled_by, self.at_us]);
         for charged in &self.charged {
             bytes.extend(doubles(&[charged.cost]));
-            bytes.extend(doubles(&charged.words));
+            bytes.extend(doubles(&charged.reading));
         }
         bytes
     }
@@ -221,7 +221,7 @@ impl Record {
         while let Some(([cost, a, b, c, d], others)) = stored::split(rest) {
             charged.push(ChargedPolicy {
                 cost: whole(cost)?,
-                words: [whole(a)?, whole(b)?, whole(c)?, whole(d)?],
+                reading: [whole(a)?, whole(b)?, whole(c)?, whole(d)?],
             });
             rest = others;
         }

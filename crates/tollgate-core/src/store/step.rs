@@ -108,7 +108,7 @@ pub(crate) fn check(
                 .filter(|_| is_free)
                 .and_then(|place| states.state(at, policy, place));
             let as_stored = stored.and_then(|(state, interval)| {
-                state.words_as_stored(policy, interval?, now_us, ask)
+                state.reading_as_stored(policy, interval?, now_us, ask)
             });
             let Loaded {
                 advanced: Advanced { state, mended },
@@ -118,7 +118,7 @@ pub(crate) fn check(
             } = loaded;
             let is_charged = is_admitted && cost > 0;
             if is_charged {
-                // Before the words are taken: those of an admitted check include its charge.
+                // Before the reading is taken: that of an admitted check includes its charge.
                 state.charge(policy, now_us, cost, check.tag);
                 if is_reserved {
                     state.remember(now_us);
@@ -126,8 +126,14 @@ pub(crate) fn check(
             }
             // A peek changes no stored state.
             *is_written = is_charged || (*mended && cost > 0);
-            let words = as_stored.unwrap_or_else(|| state.words(policy, now_us, ask));
-            (&**policy, PolicyLevel { fits: *fits, words })
+            let reading = as_stored.unwrap_or_else(|| state.reading(policy, now_us, ask));
+            (
+                &**policy,
+                PolicyLevel {
+                    fits: *fits,
+                    reading,
+                },
+            )
         },
     ));
     write(states, policies, loaded, now_us);
@@ -151,7 +157,7 @@ fn write(
             ..
         } = loaded;
         if is_written {
-            // The words were taken as if it were none.
+            // The reading was taken as if it were none.
             state.note_debt(policy, None, now_us);
             match place {
                 Some(_) => states.set(at, policy, place, state, None, now_us),
@@ -190,10 +196,10 @@ pub(crate) fn look(states: &mut impl States, check: Check<'_>, now_us: u64) -> P
         let fits = state.fits(policy, now_us, ask);
         let as_stored = stored
             .filter(|_| !fits || ask.cost == 0)
-            .and_then(|(state, interval)| state.words_as_stored(policy, interval?, now_us, ask));
-        let words =
-            as_stored.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
-        (&**policy, PolicyLevel { fits, words })
+            .and_then(|(state, interval)| state.reading_as_stored(policy, interval?, now_us, ask));
+        let reading =
+            as_stored.unwrap_or_else(|| state.reading(policy, now_us, ask.denied_unless(fits)));
+        (&**policy, PolicyLevel { fits, reading })
     }))
 }
 

@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use tollgate::reservation::{ReservationId, Settlement};
+use tollgate::{
+    Quota,
+    reservation::{Reservation, ReservationId, Settlement},
+};
 use tollgate_rules::{Code, Descriptor};
 use tonic::{Request, Response, Status};
 
@@ -17,13 +20,9 @@ use crate::proto::{
     ratelimit::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, rate_limit_response},
 };
 
-/// The most units of an amount. No limit has more.
-const MOST_UNITS: u64 = 999_999_999_999_999;
-
-/// The bounds of the time in which a commit finds its reservation. A commit that comes late, after
-/// the time that the gateway has set, still finds it in the shortest.
-const SHORTEST: Duration = Duration::from_secs(600);
-const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+/// The least time in which a commit finds its reservation: also when it comes late, after the time
+/// that the gateway has set.
+const MIN_TIME_TO_LIVE: Duration = Duration::from_secs(600);
 
 impl RateLimitService {
     /// Returns the gRPC service `kuadrant.service.ratelimit.v1.RateLimitService`, for the router of
@@ -150,9 +149,10 @@ impl RateLimitService {
         field: &str,
         units: u64,
     ) -> Result<Vec<Descriptor<'a>>, Status> {
-        if units > MOST_UNITS {
+        if units > Quota::MAX_AMOUNT {
             return Err(Status::invalid_argument(format!(
-                "{field} must be at most {MOST_UNITS}, got {units}"
+                "{field} must be at most {}, got {units}",
+                Quota::MAX_AMOUNT
             )));
         }
         for (at, message) in messages.iter().enumerate() {
@@ -174,11 +174,11 @@ impl RateLimitService {
 /// Returns how long a commit finds its reservation.
 fn time_to_live(asked: Option<&prost_types::Duration>) -> Result<Duration, Status> {
     let Some(asked) = asked else {
-        return Ok(SHORTEST);
+        return Ok(MIN_TIME_TO_LIVE);
     };
     let time = Duration::try_from(*asked)
         .map_err(|_| Status::invalid_argument(format!("ttl must not be negative, got {asked}")))?;
-    Ok(time.clamp(SHORTEST, LONGEST))
+    Ok(time.clamp(MIN_TIME_TO_LIVE, Reservation::MAX_TIME_TO_LIVE))
 }
 
 #[tonic::async_trait]

@@ -1,5 +1,5 @@
 //! The outcome of a check: the levels of its policies, and what a caller reads in them.
-//! How a decision comes about is not known here: a store makes it from the words that an algorithm
+//! How a decision comes about is not known here: a store makes it from the readings that an algorithm
 //! returns.
 
 mod answers;
@@ -414,15 +414,15 @@ impl fmt::Debug for Decision {
 
 /// The levels of all policies of a set at one instant, in the order of the set.
 ///
-/// A decision is moved many times, so this type is small: it stores only the words that each
-/// algorithm uses, side by side. Up to six words need no allocation, which is enough for
+/// A decision is moved many times, so this type is small: it stores only the integers that each
+/// algorithm uses, side by side. Up to six need no allocation, which is enough for
 /// three policies of most algorithms.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyLevels {
     len: u8,
     /// One bit for each policy, set when the policy denies.
     denying: u8,
-    words: [u64; INLINE],
+    integers: [u64; INLINE],
     /// What does not fit in place.
     more: Option<Box<More>>,
 }
@@ -430,9 +430,9 @@ pub struct PolicyLevels {
 /// Keeps what few decisions have.
 #[derive(Clone, Debug, Default)]
 struct More {
-    /// The words after the first [`INLINE`]. Apart, because costs are kept more often than so many
-    /// words.
-    words: Option<Box<[u64; MORE]>>,
+    /// The integers after the first [`INLINE`]. Apart, because costs are kept more often than so many
+    /// integers.
+    integers: Option<Box<[u64; MORE]>>,
     /// The cost for each policy, when the costs differ.
     costs: Option<EachCost>,
     /// The numbers of each policy, when a test has set them and no state has them.
@@ -440,10 +440,10 @@ struct More {
     numbers: Option<Vec<Numbers>>,
 }
 
-/// The number of words that are stored without an allocation.
+/// The number of integers that are stored without an allocation.
 const INLINE: usize = 6;
 
-/// The number of further words: eight policies have at most four words each.
+/// The number of further integers: eight policies have at most four each.
 const MORE: usize = 32 - INLINE;
 
 impl PolicyLevels {
@@ -457,11 +457,11 @@ impl PolicyLevels {
     #[inline]
     #[must_use]
     pub fn one(level: PolicyLevel) -> Self {
-        let [first, second, third, fourth] = level.words;
+        let [first, second, third, fourth] = level.reading;
         Self {
             len: 1,
             denying: u8::from(!level.fits),
-            words: [first, second, third, fourth, 0, 0],
+            integers: [first, second, third, fourth, 0, 0],
             more: None,
         }
     }
@@ -472,13 +472,13 @@ impl PolicyLevels {
         for (policy, level) in levels {
             all.denying |= u8::from(!level.fits) << all.len;
             all.len += 1;
-            for &word in &level.words[..policy.words()] {
-                match all.words.get_mut(at) {
-                    Some(slot) => *slot = word,
+            for &integer in &level.reading[..policy.reading_len()] {
+                match all.integers.get_mut(at) {
+                    Some(slot) => *slot = integer,
                     None => {
                         let more = all.more.get_or_insert_default();
-                        let words = more.words.get_or_insert_with(|| Box::new([0; MORE]));
-                        words[at - INLINE] = word;
+                        let integers = more.integers.get_or_insert_with(|| Box::new([0; MORE]));
+                        integers[at - INLINE] = integer;
                     }
                 }
                 at += 1;
@@ -565,10 +565,10 @@ impl PolicyLevels {
             .take(self.len.into())
             .enumerate()
             .map(move |(at, policy)| {
-                let count = policy.words();
-                let words = std::array::from_fn(|word| {
-                    if word < count {
-                        self.word(next + word)
+                let count = policy.reading_len();
+                let reading = std::array::from_fn(|at| {
+                    if at < count {
+                        self.integer(next + at)
                     } else {
                         0
                     }
@@ -578,17 +578,17 @@ impl PolicyLevels {
                     policy,
                     PolicyLevel {
                         fits: self.denying >> at & 1 == 0,
-                        words,
+                        reading,
                     },
                 )
             })
     }
 
     #[inline]
-    fn word(&self, at: usize) -> u64 {
-        let more = || Some(self.more.as_ref()?.words.as_ref()?[at - INLINE]);
-        match self.words.get(at) {
-            Some(word) => *word,
+    fn integer(&self, at: usize) -> u64 {
+        let more = || Some(self.more.as_ref()?.integers.as_ref()?[at - INLINE]);
+        match self.integers.get(at) {
+            Some(integer) => *integer,
             None => more().unwrap_or(0),
         }
     }

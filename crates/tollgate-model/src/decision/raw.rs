@@ -112,7 +112,7 @@ impl DecisionParts for Decision {
     fn blocked(policies: &PolicySet, charge: ChargeRef<'_>) -> Self {
         let level = |policy: &Policy| PolicyLevel {
             fits: !policy.quota_ref().is_blocked(),
-            words: [0; 4],
+            reading: [0; 4],
         };
         let levels = PolicyLevels::collect(policies.iter().map(|policy| (policy, level(policy))));
         Self {
@@ -205,8 +205,8 @@ impl DecisionParts for Decision {
             // Nothing is left in a debt, so the cost alone does not say how far the request went
             // into it.
             Some((_, level)) if is_in_debt => {
-                let words = unspent(policy, &level.words, state.cost().units());
-                numbers(policy, &PolicyLevel { words, ..level }, 0).remaining
+                let reading = unspent(policy, &level.reading, state.cost().units());
+                numbers(policy, &PolicyLevel { reading, ..level }, 0).remaining
             }
             _ => state.numbers.remaining.saturating_add(state.cost().units()),
         }

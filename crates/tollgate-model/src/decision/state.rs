@@ -1,5 +1,5 @@
 //! The state of one policy at the moment of a decision: what a caller reads of it. The decision makes
-//! it of the words of a level.
+//! it of the reading of a level.
 
 use std::{
     ops::Range,

@@ -7,7 +7,7 @@ fn what_replicas_held_is_not_missing_after_the_decision() {
     let ahead = |policy: Policy| {
         let levels = PolicyLevels::one(PolicyLevel {
             fits: true,
-            words: [900_000_000, 0, 0, 0],
+            reading: [900_000_000, 0, 0, 0],
         });
         Decision::from_levels(&PolicySet::from(policy), levels, Cost::new(5).into(), 1).ahead_of(0)
     };
@@ -26,15 +26,15 @@ fn collected_levels_are_returned_unchanged() {
     ]);
     let mut expected = Vec::new();
     for (at, policy) in (1..).zip(policies.iter()) {
-        let mut words = [0; 4];
-        for (word, value) in words[..policy.words()].iter_mut().zip(1..) {
+        let mut reading = [0; 4];
+        for (word, value) in reading[..policy.reading_len()].iter_mut().zip(1..) {
             *word = at * 10 + value;
         }
         expected.push((
             policy,
             PolicyLevel {
                 fits: at % 2 == 0,
-                words,
+                reading,
             },
         ));
     }
@@ -60,14 +60,17 @@ fn map_changes_each_level() {
         Policy::sliding_log("log", quota),
     ];
     let level = |policy: &Policy, first| {
-        let words = std::array::from_fn(|at| {
-            if at < policy.words() {
+        let reading = std::array::from_fn(|at| {
+            if at < policy.reading_len() {
                 first + at as u64
             } else {
                 0
             }
         });
-        PolicyLevel { fits: true, words }
+        PolicyLevel {
+            fits: true,
+            reading,
+        }
     };
     for set in [
         PolicySet::from(bucket.clone()),

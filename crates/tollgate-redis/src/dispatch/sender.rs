@@ -227,7 +227,7 @@ struct DirectTurn {
     connection: u64,
     /// The time of the first answer on the connection.
     first: Duration,
-    /// `None` when the line is known to be short. Otherwise the round trip is measured.
+    /// `None` when the network path is known to be short. Otherwise the round trip is measured.
     began: Option<Instant>,
     is_answered: bool,
 }

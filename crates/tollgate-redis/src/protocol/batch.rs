@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use redis::Value;
 
-use super::check::{for_each_number, invalid, levels, push_charge, time, word, words_of_check};
+use super::check::{for_each_number, integers_of_check, invalid, levels, push_charge, time, whole};
 use crate::lease::{Grant, Report, Stamp};
 use tollgate_core::{
     Decision, Error, Policy, PolicySet,
@@ -174,10 +174,10 @@ pub struct Outcome {
 }
 
 /// Reads the reply of a batch: packed doubles. Each key, or each run of a mixed batch, has the
-/// number of admitted requests, if it has several, and its words. The server's time comes last.
+/// number of admitted requests, if it has several, and its integers. The server's time comes last.
 #[derive(Debug)]
 pub struct BatchReply<'a> {
-    words: &'a [[u8; 8]],
+    integers: &'a [[u8; 8]],
     is_capped: bool,
     at_us: u64,
 }
@@ -189,13 +189,13 @@ impl<'a> BatchReply<'a> {
     ///
     /// # Errors
     ///
-    /// The reply has no time, or another number of words.
+    /// The reply has no time, or another number of integers.
     pub fn new<'r>(
         runs: impl Iterator<Item = (&'r PolicySet, usize)>,
         is_capped: bool,
         reply: &'a Value,
     ) -> Result<Self, Error> {
-        let each = runs.map(|(policies, count)| words_of_run(policies, is_capped, count));
+        let each = runs.map(|(policies, count)| integers_of_run(policies, is_capped, count));
         Self::of(each.sum(), is_capped, reply)
     }
 
@@ -204,22 +204,22 @@ impl<'a> BatchReply<'a> {
     ///
     /// # Errors
     ///
-    /// The reply has no time, or another number of words.
+    /// The reply has no time, or another number of integers.
     pub fn leasing<'r, R: Iterator<Item = usize>>(
         subjects: impl Iterator<Item = (&'r PolicySet, R)>,
         reply: &'a Value,
     ) -> Result<Self, Error> {
         let each = subjects.map(|(policies, runs)| {
-            let runs = runs.map(|count| words_of_run(policies, false, count));
-            runs.sum::<usize>() + words_of_grant(policies)
+            let runs = runs.map(|count| integers_of_run(policies, false, count));
+            runs.sum::<usize>() + integers_of_grant(policies)
         });
         Self::of(each.sum(), false, reply)
     }
 
     fn of(count: usize, is_capped: bool, reply: &'a Value) -> Result<Self, Error> {
-        let (words, at_us) = unpacked(count, reply)?;
+        let (integers, at_us) = unpacked(count, reply)?;
         Ok(Self {
-            words,
+            integers,
             is_capped,
             at_us,
         })
@@ -229,13 +229,13 @@ impl<'a> BatchReply<'a> {
     ///
     /// # Errors
     ///
-    /// The words are not those that the script makes, or there is no further run.
+    /// The integers are not those that the script makes, or there is no further run.
     pub fn next(&mut self, policies: &PolicySet, count: usize) -> Result<Outcome, Error> {
-        let words = self.take(words_of_run(policies, self.is_capped, count))?;
+        let integers = self.take(integers_of_run(policies, self.is_capped, count))?;
         if count > 1 {
-            return counted_outcome(policies, count, words, self.at_us);
+            return counted_outcome(policies, count, integers, self.at_us);
         }
-        let levels = levels(policies, words, word)?;
+        let levels = levels(policies, integers, whole)?;
         Ok(Outcome {
             granted: usize::from(levels.fit()),
             levels,
@@ -248,10 +248,10 @@ impl<'a> BatchReply<'a> {
     ///
     /// # Errors
     ///
-    /// The words are not those that the script makes, or there is no further subject.
+    /// The integers are not those that the script makes, or there is no further subject.
     pub fn grant(&mut self, policies: &PolicySet) -> Result<Option<Grant>, Error> {
-        let words = self.take(words_of_grant(policies))?;
-        let number = |at: usize| word(&words[at]).and_then(count);
+        let integers = self.take(integers_of_grant(policies))?;
+        let number = |at: usize| whole(&integers[at]).and_then(count);
         let [units, life_us] = [number(0)?, number(1)?];
         if units == 0 {
             return Ok(None);
@@ -274,58 +274,58 @@ impl<'a> BatchReply<'a> {
 
     fn take(&mut self, count: usize) -> Result<&'a [[u8; 8]], Error> {
         let (taken, rest) = self
-            .words
+            .integers
             .split_at_checked(count)
-            .ok_or_else(|| invalid(format_args!("words are missing")))?;
-        self.words = rest;
+            .ok_or_else(|| invalid(format_args!("integers are missing")))?;
+        self.integers = rest;
         Ok(taken)
     }
 }
 
-/// Returns the number of words in the reply to a run of `count` checks.
-fn words_of_run(policies: &PolicySet, is_capped: bool, count: usize) -> usize {
-    words_of_check(policies, is_capped) + usize::from(count > 1)
+/// Returns the number of integers in the reply to a run of `count` checks.
+fn integers_of_run(policies: &PolicySet, is_capped: bool, count: usize) -> usize {
+    integers_of_check(policies, is_capped) + usize::from(count > 1)
 }
 
-/// Returns the number of words that grant units to a subject.
-fn words_of_grant(policies: &PolicySet) -> usize {
+/// Returns the number of integers that grant units to a subject.
+fn integers_of_grant(policies: &PolicySet) -> usize {
     2 + 2 * policies.len()
 }
 
-/// Splits a reply of packed doubles into its words, of which there must be `count`, and the time at
+/// Splits a reply of packed doubles into its integers, of which there must be `count`, and the time at
 /// its end.
 fn unpacked(count: usize, reply: &Value) -> Result<(&[[u8; 8]], u64), Error> {
     let Value::BulkString(reply) = reply else {
         return Err(invalid(format_args!("no numbers")));
     };
-    let (words, []) = reply.as_chunks() else {
+    let (integers, []) = reply.as_chunks() else {
         return Err(invalid(format_args!("the length is no multiple of 8")));
     };
-    let [words @ .., at] = words else {
+    let [integers @ .., at] = integers else {
         return Err(invalid(format_args!("no time")));
     };
-    let at_us = time(word(at)?)?;
-    if words.len() != count {
+    let at_us = time(whole(at)?)?;
+    if integers.len() != count {
         return Err(invalid(format_args!(
             "expected {count} numbers, got {}",
-            words.len()
+            integers.len()
         )));
     }
-    Ok((words, at_us))
+    Ok((integers, at_us))
 }
 
-/// Reads the number of admitted requests, of `count`, and the words behind it.
+/// Reads the number of admitted requests, of `count`, and the integers behind it.
 fn counted_outcome(
     policies: &PolicySet,
     count: usize,
-    words: &[[u8; 8]],
+    integers: &[[u8; 8]],
     at_us: u64,
 ) -> Result<Outcome, Error> {
-    let [granted, words @ ..] = words else {
+    let [granted, integers @ ..] = integers else {
         return Err(invalid(format_args!("no number of admitted requests")));
     };
-    let granted = word(granted)?;
-    let levels = levels(policies, words, word)?;
+    let granted = whole(granted)?;
+    let levels = levels(policies, integers, whole)?;
     match usize::try_from(granted) {
         // A request that was not admitted was denied.
         Ok(granted) if granted == count || granted < count && !levels.fit() => Ok(Outcome {
@@ -362,7 +362,7 @@ impl Outcome {
                 policy,
                 PolicyLevel {
                     fits: true,
-                    words: unspent(policy, &level.words, spent),
+                    reading: unspent(policy, &level.reading, spent),
                 },
             )
         };
@@ -386,10 +386,10 @@ mod tests {
         )
     }
 
-    /// Returns for each run the number of admitted checks and the words of the last one, or the
+    /// Returns for each run the number of admitted checks and the integers of the last one, or the
     /// error.
     fn read(counts: &[usize], reply: &Value) -> Result<Vec<usize>, String> {
-        // A second has no seventh part in whole microseconds, so the second word is sent.
+        // A second has no seventh part in whole microseconds, so the second integer is sent.
         let policies = PolicySet::from(Policy::token_bucket("bucket", Quota::per_second(7)));
         let runs = counts.iter().map(|&count| (&policies, count));
         let mut reply = BatchReply::new(runs, false, reply).map_err(|error| error.to_string())?;
@@ -423,7 +423,7 @@ mod tests {
             ),
             (&[3.0, 100.0, 0.0, 77.0], "3 of 2 requests admitted"),
             (&[1.0, 100.0, 0.0, 77.0], "1 of 2 requests admitted"),
-            (&[2.0, 100.0, -1.0, 77.0], "a negative word"),
+            (&[2.0, 100.0, -1.0, 77.0], "a negative integer"),
             (&[2.0, 100.0, 7.0, 77.0], "remainder too large"),
         ];
         for (numbers, reason) in cases {

@@ -1,4 +1,4 @@
-//! A check on the wire: the numbers and the keys of its call, and the words of its reply. The other
+//! A check on the wire: the numbers and the keys of its call, and the integers of its reply. The other
 //! calls use the same ones.
 //! When it is sent is not known here. Several checks in one call are in `batch.rs`.
 
@@ -120,8 +120,8 @@ pub const OUTSTANDING: &[u8] = b":o";
 /// The bound of all numbers of a script: from here on a double cannot hold every integer.
 const EXACT: i64 = MAX_EXACT as i64;
 
-/// Reads the reply of a check: the words of each policy, then the server's time. The first word of
-/// a policy that denies is sent as −1 − word. A bare integer is the first word of a single policy,
+/// Reads the reply of a check: the integers of each policy, then the server's time. The first of
+/// a policy that denies is sent as −1 − its value. A bare integer is the first of a single policy,
 /// and carries no time: `asked_us` stands for it, which is no later.
 pub fn decision(
     policies: &PolicySet,
@@ -129,34 +129,34 @@ pub fn decision(
     asked_us: u64,
     reply: &Value,
 ) -> Result<Decision, Error> {
-    let (words, at_us) = match reply {
+    let (integers, at_us) = match reply {
         Value::Array(reply) => timed(reply)?,
         bare => (std::slice::from_ref(bare), asked_us),
     };
-    let count = words_of_check(policies, charge.is_capped());
-    if words.len() != count {
+    let count = integers_of_check(policies, charge.is_capped());
+    if integers.len() != count {
         return Err(invalid(format_args!(
             "expected {count} numbers, got {}",
-            words.len()
+            integers.len()
         )));
     }
     Ok(Decision::from_levels(
         policies,
-        levels(policies, words, integer)?,
+        levels(policies, integers, integer)?,
         charge,
         at_us,
     ))
 }
 
-/// Returns the number of words in the reply to a check, and for each key in the reply to a batch.
-pub(super) fn words_of_check(policies: &PolicySet, is_capped: bool) -> usize {
-    policies.shape().words() - usize::from(policies.is_short() && !is_capped)
+/// Returns the number of integers in the reply to a check, and for each key in the reply to a batch.
+pub(super) fn integers_of_check(policies: &PolicySet, is_capped: bool) -> usize {
+    policies.shape().reading_len() - usize::from(policies.is_short() && !is_capped)
 }
 
-/// Splits a reply into its words and the time at its end.
+/// Splits a reply into its integers and the time at its end.
 fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
     match reply {
-        [words @ .., Value::Int(now)] => Ok((words, time(*now)?)),
+        [integers @ .., Value::Int(now)] => Ok((integers, time(*now)?)),
         _ => Err(invalid(format_args!("no time"))),
     }
 }
@@ -169,16 +169,16 @@ pub(super) fn time(number: i64) -> Result<u64, Error> {
     }
 }
 
-/// Reads the words of all policies. Words that were left out count as zero.
+/// Reads the integers of all policies. Those that were left out count as zero.
 pub(super) fn levels<W>(
     policies: &PolicySet,
-    mut words: &[W],
-    word: impl Fn(&W) -> Result<i64, Error> + Copy,
+    mut integers: &[W],
+    read: impl Fn(&W) -> Result<i64, Error> + Copy,
 ) -> Result<PolicyLevels, Error> {
     let mut all = policies.iter().map(|policy| {
-        let (own, rest) = words.split_at(policy.words().min(words.len()));
-        words = rest;
-        Ok::<_, Error>((policy, has_part(policy, level(own, word)?)?))
+        let (own, rest) = integers.split_at(policy.reading_len().min(integers.len()));
+        integers = rest;
+        Ok::<_, Error>((policy, has_part(policy, level(own, read)?)?))
     });
     if policies.len() == 1
         && let Some(one) = all.next()
@@ -189,39 +189,39 @@ pub(super) fn levels<W>(
     Ok(PolicyLevels::collect(all))
 }
 
-/// Reads the words of one policy.
+/// Reads the integers of one policy.
 #[inline]
 pub(super) fn level<W>(
-    words: &[W],
-    word: impl Fn(&W) -> Result<i64, Error>,
+    integers: &[W],
+    read: impl Fn(&W) -> Result<i64, Error>,
 ) -> Result<PolicyLevel, Error> {
     let mut level = PolicyLevel {
         fits: true,
-        words: [0; 4],
+        reading: [0; 4],
     };
-    for (at, (value, place)) in words.iter().zip(&mut level.words).enumerate() {
-        let word = word(value)?;
-        if at > 0 && word < 0 {
-            return Err(invalid(format_args!("a negative word")));
+    for (at, (value, place)) in integers.iter().zip(&mut level.reading).enumerate() {
+        let integer = read(value)?;
+        if at > 0 && integer < 0 {
+            return Err(invalid(format_args!("a negative integer")));
         }
-        level.fits &= word >= 0;
-        let word = if word >= 0 { word } else { -1 - word };
-        if word >= EXACT {
-            return Err(invalid(format_args!("a word beyond 2^53")));
+        level.fits &= integer >= 0;
+        let integer = if integer >= 0 { integer } else { -1 - integer };
+        if integer >= EXACT {
+            return Err(invalid(format_args!("an integer beyond 2^53")));
         }
-        *place = word.unsigned_abs();
+        *place = integer.unsigned_abs();
     }
     Ok(level)
 }
 
-/// Refuses the words of a bucket whose second word, which counts parts of 1/amount µs, is a whole.
+/// Refuses the reading of a bucket whose second integer, which counts parts of 1/amount µs, is a whole.
 #[inline]
 pub(super) fn has_part(policy: &Policy, level: PolicyLevel) -> Result<PolicyLevel, Error> {
     let is_bucket = matches!(
         policy.algorithm(),
         Algorithm::TokenBucket | Algorithm::LeakyBucket
     );
-    if is_bucket && level.words[1] >= policy.quota_ref().amount() {
+    if is_bucket && level.reading[1] >= policy.quota_ref().amount() {
         return Err(invalid(format_args!("remainder too large")));
     }
     Ok(level)
@@ -229,18 +229,18 @@ pub(super) fn has_part(policy: &Policy, level: PolicyLevel) -> Result<PolicyLeve
 
 fn integer(value: &Value) -> Result<i64, Error> {
     match value {
-        Value::Int(word) => Ok(*word),
-        _ => Err(invalid(format_args!("a word that is no integer"))),
+        Value::Int(integer) => Ok(*integer),
+        _ => Err(invalid(format_args!("a value that is no integer"))),
     }
 }
 
 /// Reads a whole number that was packed as a double.
 #[inline]
-pub(super) fn word(bytes: &[u8; 8]) -> Result<i64, Error> {
+pub(super) fn whole(bytes: &[u8; 8]) -> Result<i64, Error> {
     let number = f64::from_le_bytes(*bytes);
-    let word = number as i64;
-    if word as f64 == number {
-        Ok(word)
+    let integer = number as i64;
+    if integer as f64 == number {
+        Ok(integer)
     } else {
         Err(invalid(format_args!("a number that is not whole")))
     }
@@ -286,7 +286,7 @@ pub(super) mod tests {
         assert_eq!(packed(&same), [&[-1.0, 3.0, 3.0], &numbers[..]].concat());
         assert_eq!(packed(&each), [&[-1.0, 3.0, 8.0], &numbers[..]].concat());
         let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5), false, |_| None);
-        // A token bucket takes the words of the request, which are not known here.
+        // A token bucket takes the integers of the request, which are not known here.
         assert_eq!(
             doubles(&refund),
             [&[9.0, 3.0, 8.0, 7.0], &numbers[..], &[-1.0, 0.0]].concat()

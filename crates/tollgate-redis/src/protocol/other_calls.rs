@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::check::{
     Packed, for_each_number, has_part, invalid, level, packed, push_ceilings, push_charge, time,
-    word,
+    whole,
 };
 use tollgate_core::{
     Cost, Decision, Error, ErrorKind, PolicySet,
@@ -76,7 +76,7 @@ pub fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &Policy
 /// The bytes of a record before its policies.
 const RECORD_HEAD: usize = 24;
 
-/// The bytes of a policy in a record: its cost and four words.
+/// The bytes of a policy in a record: its cost and four integers.
 const RECORD_POLICY: usize = 40;
 
 /// The status of a reservation that an earlier call has made.
@@ -97,20 +97,20 @@ pub fn reserved(
     if record.len() != RECORD_HEAD + policies.len() * RECORD_POLICY {
         return Err(invalid(format_args!("a record of {} bytes", record.len())));
     }
-    let (words, _) = record.as_chunks();
-    let at_us = time(word(&words[2])?)?;
+    let (integers, _) = record.as_chunks();
+    let at_us = time(whole(&integers[2])?)?;
     let mut costs = SmallVec::<[Cost; 8]>::new();
     let mut levels = SmallVec::<[_; 4]>::new();
     for (policy, entry) in policies
         .iter()
-        .zip(words[3..].chunks_exact(RECORD_POLICY / 8))
+        .zip(integers[3..].chunks_exact(RECORD_POLICY / 8))
     {
-        let cost = word(&entry[0])?;
+        let cost = whole(&entry[0])?;
         costs.push(Cost::new(
             u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?,
         ));
-        let level = level(&entry[1..=policy.words()], word)?;
-        // The words of an earlier call may be those of another quota.
+        let level = level(&entry[1..=policy.reading_len()], whole)?;
+        // The integers of an earlier call may be those of another quota.
         levels.push((
             policy,
             if *status == REPEATED {
@@ -198,10 +198,10 @@ pub fn permit_grant(reply: &Value) -> Result<PermitGrant, Error> {
 }
 
 fn read(reply: &Value) -> Option<PermitGrant> {
-    let Value::Array(words) = reply else {
+    let Value::Array(integers) = reply else {
         return None;
     };
-    let number = |at: usize| match words.get(at) {
+    let number = |at: usize| match integers.get(at) {
         Some(Value::Int(number)) => u64::try_from(*number).ok(),
         _ => None,
     };

@@ -546,7 +546,7 @@ const GROWTH: f64 = 1.06;
 const IN_VAIN: Duration = Duration::from_millis(300);
 
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Returns the pause before the first probe.
 ///
@@ -571,7 +571,7 @@ pub fn pause(probes: u32, in_vain: u32) -> Duration {
     let in_vain = in_vain.checked_sub(1).map_or(Duration::ZERO, |doublings| {
         IN_VAIN * 2_u32.pow(doublings.min(2))
     });
-    let longest = grown.max(in_vain).min(LONGEST);
+    let longest = grown.max(in_vain).min(MAX_BACKOFF);
     let shortest = FIRST.0.max(longest / 3);
     shortest + (longest - shortest).mul_f64(fastrand::f64())
 }
@@ -780,7 +780,7 @@ mod tests {
         for (probes, in_vain) in [(u32::MAX, 0), (0, u32::MAX), (u32::MAX, u32::MAX)] {
             let (least, most) = spread(probes, in_vain);
             assert!(
-                least >= LONGEST / 3 && most <= LONGEST && most - least > LONGEST / 2,
+                least >= MAX_BACKOFF / 3 && most <= MAX_BACKOFF && most - least > MAX_BACKOFF / 2,
                 "{least:?} {most:?}"
             );
         }

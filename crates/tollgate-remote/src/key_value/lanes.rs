@@ -70,8 +70,8 @@ struct LaneQueue {
     free: usize,
 }
 
-/// The task of a lane. The lane is free again when it is dropped.
-struct Lane<K: KeyValue> {
+/// Decides the calls of a lane, as its task. The lane is free again when it is dropped.
+struct LaneWorker<K: KeyValue> {
     lanes: Arc<Lanes<K>>,
     /// The keys of the calls that it decides.
     keys: Vec<u64>,
@@ -120,7 +120,7 @@ impl LaneQueue {
     }
 }
 
-impl<K: KeyValue> Lane<K> {
+impl<K: KeyValue> LaneWorker<K> {
     /// Decides what waits, until nothing does.
     async fn run(mut self) {
         loop {
@@ -147,7 +147,7 @@ impl<K: KeyValue> Lane<K> {
     }
 }
 
-impl<K: KeyValue> Drop for Lane<K> {
+impl<K: KeyValue> Drop for LaneWorker<K> {
     /// Frees the lane of a task whose runtime has ended. The next caller starts another one.
     fn drop(&mut self) {
         if !self.is_free {
@@ -237,12 +237,12 @@ impl<K: KeyValue> Lanes<K> {
             begins
         };
         if begins {
-            let lane = Lane {
+            let worker = LaneWorker {
                 lanes: Arc::clone(self),
                 keys: Vec::new(),
                 is_free: false,
             };
-            runtime.spawn(lane.run());
+            runtime.spawn(worker.run());
         }
         let lost = |_| {
             Err(Error::new(

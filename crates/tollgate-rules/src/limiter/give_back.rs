@@ -8,13 +8,13 @@ use tollgate::{Cost, Error, Limiter};
 use super::{
     exceeded::Exceeded,
     settle::blocked,
-    steps::{Charge, Pending, all},
+    steps::{ChargedDescriptor, Pending, all},
 };
 use crate::{DescriptorOutcome, Plan, Planned, Rule};
 
 /// One descriptor that gave units back: its place, its outcome, and the look at what is left then.
 /// A rule of 0 requests has no look.
-type Returned = (usize, DescriptorOutcome, Option<Charge>);
+type Returned = (usize, DescriptorOutcome, Option<ChargedDescriptor>);
 
 /// Gives back the units of all refunding descriptors of a part.
 pub(super) async fn give_back<'l>(

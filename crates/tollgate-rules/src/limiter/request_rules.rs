@@ -10,7 +10,7 @@ use tollgate_tower::{
     key::{KeyError, NetworkVerdict},
 };
 
-use super::{rule_limiter::RuleLimiter, steps::Charge};
+use super::{rule_limiter::RuleLimiter, steps::ChargedDescriptor};
 use crate::{ClientIp, Code, Descriptors, GlobalModes, Plan, RequestError, Verdict};
 
 /// Limits the requests of a layer by the rules of one domain.
@@ -205,7 +205,7 @@ impl From<RequestRules> for LimiterSource {
 fn joint(
     plan: &Plan<'_>,
     verdict: &Verdict,
-    charges: Vec<Option<Charge>>,
+    charges: Vec<Option<ChargedDescriptor>>,
     modes: GlobalModes,
     is_look: bool,
 ) -> Option<JointDecision> {
@@ -218,7 +218,7 @@ fn joint(
     let (mut blocked, mut never_fits, mut is_limited) = (None, None, false);
     for ((planned, status), charge) in plan.iter().zip(verdict.statuses()).zip(charges) {
         let is_over = status.code() == Code::OverLimit;
-        let Some(Charge {
+        let Some(ChargedDescriptor {
             limiter,
             key,
             decision,

@@ -15,7 +15,7 @@ use super::{
     give_back::give_back,
     rule_limiter::RuleLimiter,
     settle::blocked,
-    steps::{Charge, Pending, Step, all, costs, now},
+    steps::{ChargedDescriptor, Pending, Step, all, costs, now},
 };
 use crate::{Code, DescriptorOutcome, Plan, Rule};
 
@@ -23,7 +23,7 @@ use crate::{Code, DescriptorOutcome, Plan, Rule};
 const DEBT: Duration = Duration::from_secs(60);
 
 /// One step that holds a reservation, and what each of its descriptors was charged.
-type Held = (Reservation, SmallVec<[(usize, Charge); 1]>);
+type Held = (Reservation, SmallVec<[(usize, ChargedDescriptor); 1]>);
 
 impl RuleLimiter {
     /// Decides whether a request of a plan would pass now, and spends nothing.
@@ -166,7 +166,7 @@ impl RuleLimiter {
             let returned = give_back(plan, part, &self.0.exceeded, limiter).await?;
             let looks = returned.into_iter().filter_map(|(place, outcome, look)| {
                 let look = look?;
-                Some((start + place, Charge { outcome, ..look }))
+                Some((start + place, ChargedDescriptor { outcome, ..look }))
             });
             charges.extend(looks);
             start += part.len();
@@ -197,7 +197,7 @@ impl RuleLimiter {
     fn decided(
         &self,
         plan: &Plan<'_>,
-        charges: impl IntoIterator<Item = (usize, Charge)>,
+        charges: impl IntoIterator<Item = (usize, ChargedDescriptor)>,
     ) -> RuleDecision {
         let of_blocked = |planned: &crate::Planned<'_>| blocked(planned.charged()?, planned.hits());
         let mut outcomes: Vec<Option<DescriptorOutcome>> = plan.iter().map(of_blocked).collect();
@@ -240,7 +240,7 @@ impl Step<'_, '_> {
 
     /// Charges the units, as a debt where they do not fit: a reservation of nothing is always
     /// admitted, and its commit may be of more.
-    async fn charge(self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
+    async fn charge(self) -> Result<SmallVec<[(usize, ChargedDescriptor); 1]>, Error> {
         let Some((limiter, key)) = self.target() else {
             return Ok(SmallVec::new());
         };
@@ -261,7 +261,7 @@ impl Step<'_, '_> {
 
     /// Returns the charges of units that no burst has. Those of each descriptor count as over its
     /// limit.
-    fn too_many(self, decision: &Decision) -> SmallVec<[(usize, Charge); 1]> {
+    fn too_many(self, decision: &Decision) -> SmallVec<[(usize, ChargedDescriptor); 1]> {
         let hits: SmallVec<[(Duration, u64); 1]> = self
             .descriptors
             .iter()
@@ -283,7 +283,7 @@ impl Step<'_, '_> {
     }
 }
 
-async fn look(pending: Pending<'_, '_>) -> Result<(usize, Charge), Error> {
+async fn look(pending: Pending<'_, '_>) -> Result<(usize, ChargedDescriptor), Error> {
     Ok((pending.place, pending.spend(0).await?))
 }
 

@@ -12,7 +12,7 @@ use super::{
     exceeded::Exceeded,
     give_back::give_back,
     settle::settle,
-    steps::{Charge, Steps, charge, refund},
+    steps::{ChargedDescriptor, Steps, charge, refund},
 };
 use crate::{
     Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Planned, Rule, Rules, Verdict,
@@ -103,7 +103,10 @@ use crate::{
 pub struct RuleLimiter(pub(super) Arc<RuleLimiterInner>);
 
 /// What each descriptor was charged, and its outcome.
-type Decided = (Vec<Option<Charge>>, Vec<Option<DescriptorOutcome>>);
+type Decided = (
+    Vec<Option<ChargedDescriptor>>,
+    Vec<Option<DescriptorOutcome>>,
+);
 
 pub(super) struct RuleLimiterInner {
     pub(super) rules: Rules,
@@ -179,7 +182,7 @@ impl RuleLimiter {
     pub(super) async fn decide_plan(
         &self,
         plan: &Plan<'_>,
-    ) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
+    ) -> Result<(Verdict, Vec<Option<ChargedDescriptor>>), Error> {
         let mut parts = plan.parts();
         let first = parts.next().unwrap_or_default();
         let (mut charges, mut outcomes) = self.decide_part(plan, first).await?;

@@ -10,7 +10,7 @@ use tollgate::{Cost, Decision, Key, limiter::PolicyState};
 
 use super::{
     exceeded::Exceeded,
-    steps::{Charge, all, now},
+    steps::{ChargedDescriptor, all, now},
 };
 use crate::{Compat, DescriptorOutcome, Match, Plan, Planned, rule::Limit};
 
@@ -19,7 +19,7 @@ use crate::{Compat, DescriptorOutcome, Match, Plan, Planned, rule::Limit};
 pub(super) async fn settle(
     plan: &Plan<'_>,
     part: &[Planned<'_>],
-    charges: &[Option<Charge>],
+    charges: &[Option<ChargedDescriptor>],
     exceeded: &Exceeded,
 ) -> Vec<Option<DescriptorOutcome>> {
     if part.iter().all(Planned::is_refund) {
@@ -49,7 +49,7 @@ pub(super) async fn settle(
 }
 
 /// One descriptor of a request, and its charge.
-type Settled<'p> = (&'p Planned<'p>, Option<&'p Charge>);
+type Settled<'p> = (&'p Planned<'p>, Option<&'p ChargedDescriptor>);
 
 async fn settle_as_envoy(
     descriptors: &[Settled<'_>],
@@ -97,7 +97,7 @@ fn passes_as_envoy((planned, charge): Settled<'_>) -> bool {
 
 /// Returns whether a descriptor was denied, and so raises its counter beyond the limit.
 fn raises((planned, charge): Settled<'_>) -> bool {
-    let is_over = |charge: &Charge| {
+    let is_over = |charge: &ChargedDescriptor| {
         let is_degraded = charge.decision.as_ref().is_ok_and(Decision::is_degraded);
         charge.outcome.is_over() && !is_degraded
     };
@@ -161,7 +161,7 @@ async fn raise(
         .sum();
     let left = left(charge, spent).await;
     // As with the local cache of Envoy's service, remembered denials are not counted.
-    let is_counted = |charge: Option<&Charge>| !charge.is_some_and(is_remembered);
+    let is_counted = |charge: Option<&ChargedDescriptor>| !charge.is_some_and(is_remembered);
     let counted = every()
         .filter(|(_, (_, charge))| is_counted(*charge))
         .map(|(_, (planned, _))| planned.hits());
@@ -186,13 +186,13 @@ async fn raise(
 }
 
 /// Returns whether the store was not asked, because it had denied the same charge before.
-fn is_remembered(charge: &Charge) -> bool {
+fn is_remembered(charge: &ChargedDescriptor) -> bool {
     charge.decision.as_ref().is_ok_and(Decision::is_remembered)
 }
 
 /// Returns the units that a denied descriptor has left, before the request spent `again` on the
 /// same counter.
-async fn left(charge: &Charge, again: u64) -> u64 {
+async fn left(charge: &ChargedDescriptor, again: u64) -> u64 {
     let least = |states: &mut dyn Iterator<Item = PolicyState<'_>>| {
         states.map(|state| state.remaining()).min()
     };
@@ -210,7 +210,7 @@ async fn left(charge: &Charge, again: u64) -> u64 {
 }
 
 /// Spends the units that are left, because Envoy's service counts denied units too.
-async fn spend(charge: &Charge, left: u64) {
+async fn spend(charge: &ChargedDescriptor, left: u64) {
     if left > 0
         && let Err(error) = charge
             .limiter

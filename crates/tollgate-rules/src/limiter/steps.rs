@@ -40,7 +40,7 @@ pub(super) async fn charge<'l>(
     steps: &Steps,
     modes: GlobalModes,
     limiter: impl Fn(&Rule) -> &'l Limiter,
-) -> Result<Vec<Option<Charge>>, Error> {
+) -> Result<Vec<Option<ChargedDescriptor>>, Error> {
     let [planned] = part else {
         return Box::pin(charge_several(plan, part, steps, modes, limiter)).await;
     };
@@ -59,14 +59,14 @@ async fn charge_several<'l>(
     steps: &Steps,
     modes: GlobalModes,
     limiter: impl Fn(&Rule) -> &'l Limiter,
-) -> Result<Vec<Option<Charge>>, Error> {
+) -> Result<Vec<Option<ChargedDescriptor>>, Error> {
     let pending = |(place, planned)| Pending::of(place, planned, plan, &limiter);
     let spending = part.iter().enumerate().filter(|(_, one)| !one.is_refund());
     let pending = spending.filter_map(pending);
     let is_joint = !plan.compat().is_envoy();
     let steps = steps.of(is_joint, modes, pending);
     let results = all(steps.into_iter().map(Step::check)).await;
-    let mut charges: Vec<Option<Charge>> = part.iter().map(|_| None).collect();
+    let mut charges: Vec<Option<ChargedDescriptor>> = part.iter().map(|_| None).collect();
     let mut first = None;
     for result in results {
         match result {
@@ -227,7 +227,7 @@ impl<'p, 'l> Step<'p, 'l> {
     }
 
     /// Returns the charge of each descriptor, with its place in the request.
-    pub(super) fn charged(self, decision: &Decision) -> SmallVec<[(usize, Charge); 1]> {
+    pub(super) fn charged(self, decision: &Decision) -> SmallVec<[(usize, ChargedDescriptor); 1]> {
         let is_alone = self.together.is_none();
         let charge = |(branch, descriptor): (u8, Pending<'_, '_>)| {
             let place = descriptor.place;
@@ -240,7 +240,7 @@ impl<'p, 'l> Step<'p, 'l> {
     }
 
     /// Charges the descriptors. Returns the charge of each, with its place in the request.
-    async fn check(mut self) -> Result<SmallVec<[(usize, Charge); 1]>, Error> {
+    async fn check(mut self) -> Result<SmallVec<[(usize, ChargedDescriptor); 1]>, Error> {
         let Some((limiter, key)) = &self.together else {
             return match self.descriptors.pop() {
                 Some(descriptor) => {
@@ -371,7 +371,7 @@ impl<'p, 'l> Pending<'p, 'l> {
 
 impl Pending<'_, '_> {
     /// Charges the descriptor this number of units, in a step of its own. 0 only looks at it.
-    pub(super) async fn spend(&self, hits: u64) -> Result<Charge, Error> {
+    pub(super) async fn spend(&self, hits: u64) -> Result<ChargedDescriptor, Error> {
         let limiter = self.limiter.with_policies(self.policies.clone());
         let check = limiter.check_key(&self.key).cost(
             Costs::new(Cost::new(hits))
@@ -395,7 +395,7 @@ impl Pending<'_, '_> {
             }
             Err(error) => return Err(error),
         };
-        Ok(Charge {
+        Ok(ChargedDescriptor {
             limiter,
             key: self.key.clone(),
             outcome,
@@ -405,8 +405,8 @@ impl Pending<'_, '_> {
     }
 
     /// Returns the charge of a descriptor that was decided alone.
-    fn charged_alone(self, decision: Decision) -> Charge {
-        Charge {
+    fn charged_alone(self, decision: Decision) -> ChargedDescriptor {
+        ChargedDescriptor {
             limiter: self.limiter.with_policies(self.policies.clone()),
             key: self.key,
             outcome: DescriptorOutcome::from_decision(&decision, self.compat),
@@ -417,7 +417,7 @@ impl Pending<'_, '_> {
 
     /// Returns the charge of a descriptor that was decided together with others. `branch` is its
     /// branch, from 1.
-    pub(super) fn charged(self, branch: u8, decision: &Decision) -> Charge {
+    pub(super) fn charged(self, branch: u8, decision: &Decision) -> ChargedDescriptor {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());
         // Every descriptor has policies, so the decision has a part for it.
@@ -428,7 +428,7 @@ impl Pending<'_, '_> {
         } else {
             DescriptorOutcome::from_decision(&part, self.compat)
         };
-        Charge {
+        ChargedDescriptor {
             limiter,
             key: self.key,
             outcome,
@@ -439,7 +439,7 @@ impl Pending<'_, '_> {
 }
 
 /// One descriptor that was charged.
-pub(super) struct Charge {
+pub(super) struct ChargedDescriptor {
     pub(super) limiter: Limiter,
     pub(super) key: Key,
     pub(super) outcome: DescriptorOutcome,
@@ -454,14 +454,14 @@ pub(super) struct Charge {
 }
 
 /// Refunds everything that was charged. A single descriptor that denies its request was not.
-pub(super) async fn refund(charges: &[Option<Charge>]) {
+pub(super) async fn refund(charges: &[Option<ChargedDescriptor>]) {
     let spent = charges.iter().flatten().filter(|charge| charge.has_spent());
     if spent.clone().next().is_some() {
-        Box::pin(all(spent.map(Charge::refund))).await;
+        Box::pin(all(spent.map(ChargedDescriptor::refund))).await;
     }
 }
 
-impl Charge {
+impl ChargedDescriptor {
     fn has_spent(&self) -> bool {
         self.decision.as_ref().is_ok_and(Decision::is_allowed)
     }

@@ -51,7 +51,7 @@ where
 {
     ChargedStream {
         messages: Some(messages),
-        charge: Charge {
+        limit: StreamLimit {
             limiter,
             key: key.into(),
             cost: None,
@@ -72,7 +72,7 @@ pin_project! {
         // Dropped at a denial, so that what the stream holds is released at once.
         #[pin]
         messages: Option<S>,
-        charge: Charge<T>,
+        limit: StreamLimit<T>,
         // The message at hand, while the store is asked.
         checked: Option<(CheckFuture, T)>,
     }
@@ -80,7 +80,7 @@ pin_project! {
 
 type CostOf<T> = Box<dyn Fn(&T) -> Cost + Send + Sync>;
 
-struct Charge<T> {
+struct StreamLimit<T> {
     limiter: Limiter,
     key: Key,
     cost: Option<CostOf<T>>,
@@ -90,18 +90,18 @@ struct Charge<T> {
 impl<S, T> ChargedStream<S, T> {
     /// Sets the cost of a message. The default is one unit.
     pub fn cost(mut self, cost: impl Fn(&T) -> Cost + Send + Sync + 'static) -> Self {
-        self.charge.cost = Some(Box::new(cost));
+        self.limit.cost = Some(Box::new(cost));
         self
     }
 
     /// Sets the options of the status that ends the stream.
     pub fn respond_with(mut self, responder: GrpcStatus) -> Self {
-        self.charge.responder = responder;
+        self.limit.responder = responder;
         self
     }
 }
 
-impl<T> Charge<T> {
+impl<T> StreamLimit<T> {
     fn check(&self, message: &T) -> CheckFuture {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(message));
         self.limiter
@@ -125,7 +125,7 @@ where
                 return Poll::Ready(None);
             };
             match ready!(messages.poll_next(cx)) {
-                Some(Ok(message)) => *this.checked = Some((this.charge.check(&message), message)),
+                Some(Ok(message)) => *this.checked = Some((this.limit.check(&message), message)),
                 other => return Poll::Ready(other),
             }
         }
@@ -134,7 +134,7 @@ where
         };
         let result = ready!(Pin::new(check).poll(cx));
         let message = this.checked.take().map(|(_, message)| message);
-        if let Err(status) = this.charge.responder.check_result(result) {
+        if let Err(status) = this.limit.responder.check_result(result) {
             this.messages.set(None);
             return Poll::Ready(Some(Err(status)));
         }
@@ -142,4 +142,4 @@ where
     }
 }
 
-tollgate::debug_fields! { ChargedStream<S, T>: limiter = .charge.limiter, .. }
+tollgate::debug_fields! { ChargedStream<S, T>: limiter = .limit.limiter, .. }

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use super::text::{Text, round_up, round_up_to_millis};
 
 /// The longest duration that is read. A longer one is cut to it: about 317 years.
-const LONGEST: Duration = Duration::from_secs(10_000_000_000);
+const MAX_DURATION: Duration = Duration::from_secs(10_000_000_000);
 
 /// Writes a duration, rounded up: below one second to milliseconds, and above to seconds.
 ///
@@ -59,10 +59,10 @@ pub(crate) fn parse(mut text: &str) -> Option<Duration> {
         };
         // A number without a digit, or with two points, does not parse.
         let seconds = number.parse::<f64>().ok()? * seconds;
-        sum = sum.saturating_add(Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST));
+        sum = sum.saturating_add(Duration::try_from_secs_f64(seconds).unwrap_or(MAX_DURATION));
         text = rest;
     }
-    Some(sum.min(LONGEST))
+    Some(sum.min(MAX_DURATION))
 }
 
 #[cfg(test)]
@@ -113,9 +113,9 @@ mod tests {
             ("1.000000000999999999999999s", nanos(1_000_000_001)),
             (
                 "99999999999999999999999999999999999999999999999999h",
-                LONGEST,
+                MAX_DURATION,
             ),
-            ("9999999999h9999999999h", LONGEST),
+            ("9999999999h9999999999h", MAX_DURATION),
         ] {
             assert_eq!(parse(text), Some(expected), "{text}");
         }
@@ -139,7 +139,7 @@ mod tests {
 
         #[test]
         fn no_text_causes_a_panic(text in "[0-9.hmsunµ+-]{0,40}") {
-            prop_assert!(parse(&text).is_none_or(|duration| duration <= LONGEST));
+            prop_assert!(parse(&text).is_none_or(|duration| duration <= MAX_DURATION));
         }
     }
 }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Cost, Decision, Error, ErrorKind, reservation::Reservation};
 
 use crate::{
-    charge::{Charge, Charged},
+    charge::{Charged, UnsettledCharge},
     decisions::Decisions,
     headers::{HeaderUpdate, ResponseDetails},
     key::KeyError,
@@ -194,7 +194,7 @@ impl<B: 'static> Steps<'_, B> {
         let charge = final_cost.map(|final_cost| {
             let charged = joint.all().iter().map(|part| &part.charged);
             let charged = charged.filter(|charged| charged.decision.is_allowed());
-            Charge::new(charged.cloned().collect(), None, final_cost.clone())
+            UnsettledCharge::new(charged.cloned().collect(), None, final_cost.clone())
         });
         let deferred = Deferred {
             charge,
@@ -333,7 +333,7 @@ impl<B: 'static> Steps<'_, B> {
                     key: *key,
                     decision: decision.clone(),
                 };
-                Charge::new([charged].into_iter().collect(), due, final_cost.clone())
+                UnsettledCharge::new([charged].into_iter().collect(), due, final_cost.clone())
             });
         Box::new(Deferred {
             charge,

@@ -12,7 +12,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    charge::{Charge, Due, Outcome},
+    charge::{Due, Outcome, UnsettledCharge},
     decisions::Decisions,
     gate,
     headers::HeaderUpdate,
@@ -84,7 +84,7 @@ pub struct Admission {
 /// Stores what is deferred to the response: layers with some options alone do it.
 #[derive(Default)]
 pub(super) struct Deferred {
-    pub(super) charge: Option<Charge>,
+    pub(super) charge: Option<UnsettledCharge>,
     pub(super) decisions: Option<Decisions>,
     /// The headers of a request that several limits decided.
     pub(super) headers: Vec<HeaderUpdate>,
@@ -110,7 +110,7 @@ impl Admission {
     }
 
     #[inline]
-    fn charge(&mut self) -> Option<&mut Charge> {
+    fn charge(&mut self) -> Option<&mut UnsettledCharge> {
         self.deferred.as_mut()?.charge.as_mut()
     }
 

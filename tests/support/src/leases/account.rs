@@ -6,7 +6,7 @@ use tollgate::{
 };
 
 /// The level of one policy for one key: whether the cost fits, or fitted before it was charged, and
-/// the words of the reply of a script.
+/// the integers of the reply of a script.
 pub(super) type Level = (bool, [u64; 4]);
 
 /// The birth of a state without outstanding units, and of one whose clock went back.
@@ -172,21 +172,21 @@ impl Account {
     /// or denied.
     pub(super) fn level(&self, policy: &Policy, now_us: u64, cost: u64, fits: bool) -> Level {
         let denied = if fits { 0 } else { cost };
-        let mut words = self.as_used(policy, now_us).words(policy, now_us, denied);
+        let mut reading = self.as_used(policy, now_us).reading(policy, now_us, denied);
         if denied > 0 {
-            // The words of these algorithms are times already. All others have no fourth word.
+            // The readings of these algorithms are times already. All others have no fourth integer.
             let is_counted = matches!(
                 policy.algorithm(),
                 Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog
             );
-            let word = if is_counted {
-                &mut words[1]
+            let lapses = if is_counted {
+                &mut reading[1]
             } else {
-                &mut words[3]
+                &mut reading[3]
             };
-            *word = self.lapse_us(policy, now_us, denied).max(*word);
+            *lapses = self.lapse_us(policy, now_us, denied).max(*lapses);
         }
-        (fits, words)
+        (fits, reading)
     }
 
     /// Returns the time until all outstanding units have lapsed, if a denied cost does not fit
@@ -267,7 +267,7 @@ impl Account {
     fn free(&self, policy: &Policy, now_us: u64) -> u64 {
         free(
             policy,
-            &self.as_used(policy, now_us).words(policy, now_us, 0),
+            &self.as_used(policy, now_us).reading(policy, now_us, 0),
         )
     }
 
@@ -385,7 +385,7 @@ fn generation_us(lease: Lease) -> u64 {
 }
 
 /// Returns about how many units remain: with the rounding of doubles, as the script has it.
-fn free(policy: &Policy, words: &[u64; 4]) -> u64 {
+fn free(policy: &Policy, reading: &[u64; 4]) -> u64 {
     let quota = policy.quota();
     let (amount, period_us, burst) = (
         quota.amount(),
@@ -395,14 +395,14 @@ fn free(policy: &Policy, words: &[u64; 4]) -> u64 {
     match policy.algorithm() {
         Algorithm::TokenBucket => {
             let top_us = (u128::from(burst) * u128::from(period_us) / u128::from(amount)) as f64;
-            ((top_us - words[0] as f64) / (period_us as f64 / amount as f64)).floor() as u64
+            ((top_us - reading[0] as f64) / (period_us as f64 / amount as f64)).floor() as u64
         }
         Algorithm::SlidingWindow => {
-            let left = words[2].min(period_us) as f64;
-            (amount as f64 - words[0] as f64 - words[1] as f64 * left / period_us as f64).floor()
-                as u64
+            let left = reading[2].min(period_us) as f64;
+            (amount as f64 - reading[0] as f64 - reading[1] as f64 * left / period_us as f64)
+                .floor() as u64
         }
-        _ => burst.saturating_sub(words[0]),
+        _ => burst.saturating_sub(reading[0]),
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{walk::LONGEST, *};
+use super::{walk::MAX_STEPS, *};
 
 /// Two hands that hold coins out of a box, which may be put back.
 struct Coins {
@@ -120,7 +120,7 @@ fn walks_find_what_an_exploration_finds_and_repeat_for_a_seed() {
     let coins = |allowed| Coins { in_all: 4, allowed };
     let holds = |_: &Coins, hands: &[u8; 2]| hands[1] > 0;
     let walked = walk(1, 5, |_| coins(4), holds);
-    assert_eq!((walked.runs, walked.steps), (5, 5 * LONGEST as u64));
+    assert_eq!((walked.runs, walked.steps), (5, 5 * MAX_STEPS as u64));
     assert!(walked.met > 0 && walked.violation.is_none());
     let violation = || {
         walk(1, 5, |_| coins(2), holds)

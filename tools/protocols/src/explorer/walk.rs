@@ -4,7 +4,7 @@
 use super::{Protocol, Violation};
 
 /// The most steps of a walk.
-pub(super) const LONGEST: usize = 400;
+pub(super) const MAX_STEPS: usize = 400;
 
 /// The outcome of random walks.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub fn walk<P: Protocol>(
         walked.runs += 1;
         let protocol = begin(random.next() >> 20);
         let (mut state, mut path, mut steps) = (protocol.begin(), Vec::new(), Vec::new());
-        while path.len() < LONGEST {
+        while path.len() < MAX_STEPS {
             steps.clear();
             protocol.steps(&state, &mut steps);
             let Some((step, after)) = taken(&protocol, &state, &mut steps, &mut random) else {

@@ -45,7 +45,7 @@ pub(super) async fn check_or_wait(
         return limiter.inner.answer_at_once(check, unasked).await;
     }
     let deadline = Instant::now().checked_add(max_wait);
-    let waiter = Waiter {
+    let waiting = WaitingCheck {
         limiter: &limiter,
         key,
         charge,
@@ -54,19 +54,19 @@ pub(super) async fn check_or_wait(
         deadline,
     };
     let waits = WaitingGauge::new();
-    let decision = waiter.admit().await?;
+    let decision = waiting.admit().await?;
     drop(waits);
-    waiter.decided(&decision);
+    waiting.decided(&decision);
     if decision.delay().is_zero() {
         Ok(decision)
     } else {
         // A caller that waits for its turn counts as one that waits for units.
         let _waits = limiter.wait_queues().waiting.count();
-        Ok(turn::leave(&limiter, &waiter.key, decision).await)
+        Ok(turn::leave(&limiter, &waiting.key, decision).await)
     }
 }
 
-struct Waiter<'a> {
+struct WaitingCheck<'a> {
     limiter: &'a Limiter,
     key: Key,
     charge: Charge,
@@ -76,7 +76,7 @@ struct Waiter<'a> {
     deadline: Option<Instant>,
 }
 
-impl Waiter<'_> {
+impl WaitingCheck<'_> {
     /// Checks until the request is admitted. Returns a denial when no time is left.
     async fn admit(&self) -> Result<Decision, Error> {
         let (queues, policies) = (self.limiter.wait_queues(), self.limiter.policies());

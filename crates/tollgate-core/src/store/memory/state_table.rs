@@ -279,7 +279,7 @@ impl StateEntry {
         let Advanced { state, mended } = self.state.advance(&self.policy, None, now_us);
         let level = PolicyLevel {
             fits: true,
-            words: state.words(&self.policy, now_us, 0),
+            reading: state.reading(&self.policy, now_us, 0),
         };
         if !mended && state.is_moved() {
             self.state = state;

@@ -160,7 +160,7 @@ struct ListId {
 
 /// The longest time between two looks, so that answered calls are freed also where deadlines are
 /// far away.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Sets the alarm of a call to `end`, for the task that polls it. A task on this runtime keeps the
 /// time, and `timeout` is that between the call and its end.
@@ -232,7 +232,10 @@ fn take_late(id: ListId, now: Instant) -> (Vec<Waiter>, Option<Instant>) {
     while list.first_is(|end| end <= now) {
         late.extend(list.waiting.pop_front().map(|(_, waiter)| waiter));
     }
-    let next = list.waiting.front().map(|&(end, _)| end.min(now + LONGEST));
+    let next = list
+        .waiting
+        .front()
+        .map(|&(end, _)| end.min(now + MAX_SLEEP));
     if next.is_none() {
         lists.swap_remove(at);
     }

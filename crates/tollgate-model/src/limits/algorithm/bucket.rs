@@ -12,7 +12,7 @@
 
 use super::{
     debt::{MARK, MOST_BURSTS},
-    level::{Numbers, Words},
+    level::{Numbers, Reading},
     stored::{self, whole},
 };
 use crate::{Policy, Quota, charge::Ask, quota::Span};
@@ -117,16 +117,16 @@ pub(super) fn expires_ms(ends_us: u64) -> u64 {
     (ends_us / 1_000_000 + 1) * 1_000
 }
 
-/// Derives the numbers from the time until the bucket is full. The words are whole microseconds and
+/// Derives the numbers from the time until the bucket is full. The reading is whole microseconds and
 /// a remainder.
 #[inline]
-pub(super) fn numbers(policy: &Policy, words: &Words, ask: Ask, ceiling: Span) -> Numbers {
+pub(super) fn numbers(policy: &Policy, reading: &Reading, ask: Ask, ceiling: Span) -> Numbers {
     let (quota, cost) = (policy.quota_ref(), ask.cost);
     match quota.span(1) {
         // Usually a unit takes a whole number of microseconds, and 64 bits suffice for every
         // product.
-        (unit, 0) if words[1] == 0 => whole_numbers(quota, unit, words[0], cost, ceiling.0),
-        _ => wide_numbers(quota, words, cost, ceiling),
+        (unit, 0) if reading[1] == 0 => whole_numbers(quota, unit, reading[0], cost, ceiling.0),
+        _ => wide_numbers(quota, reading, cost, ceiling),
     }
 }
 
@@ -147,10 +147,10 @@ fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64, ceiling: u64) 
     }
 }
 
-fn wide_numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbers {
+fn wide_numbers(quota: &Quota, reading: &Reading, cost: u64, ceiling: Span) -> Numbers {
     let n = i128::from(quota.amount());
     let period = i128::from(quota.period_us());
-    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    let used = i128::from(reading[0]) * n + i128::from(reading[1]);
     let top = period * i128::from(quota.burst());
     let remaining = div((top - used).max(0), period);
     let until = |units: u64, top: i128| {
@@ -171,9 +171,9 @@ fn wide_numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbe
 }
 
 /// Returns the time until what is spent beyond `units` has come back, in microseconds.
-pub(super) fn beyond_us(quota: &Quota, words: &Words, units: u64) -> u64 {
+pub(super) fn beyond_us(quota: &Quota, reading: &Reading, units: u64) -> u64 {
     let n = i128::from(quota.amount());
-    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    let used = i128::from(reading[0]) * n + i128::from(reading[1]);
     let beyond = used - i128::from(quota.period_us()) * i128::from(units);
     ceil_div(beyond.max(0), n)
 }
@@ -243,9 +243,9 @@ mod tests {
                 8 * top,
             ] {
                 for cost in 0..=quota.burst() {
-                    let words = [ahead, 0, 0, 0];
+                    let reading = [ahead, 0, 0, 0];
                     for ceiling in [top, top - 1, unit, top + 3 * unit / 2] {
-                        let wide = wide_numbers(&quota, &words, cost, (ceiling, 0));
+                        let wide = wide_numbers(&quota, &reading, cost, (ceiling, 0));
                         assert_eq!(whole_numbers(&quota, unit, ahead, cost, ceiling), wide);
                     }
                 }

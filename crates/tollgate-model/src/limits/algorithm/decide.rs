@@ -2,7 +2,7 @@
 //! What changes a state after its decision is in `adjust.rs`, its bytes and numbers are in
 //! `meter.rs`. A decision over several policies is in `store/step.rs`.
 
-use super::level::{PolicyLevel, Words};
+use super::level::{PolicyLevel, Reading};
 use crate::{Policy, charge::Ask};
 
 /// Decides with the state of one key, step by step.
@@ -40,19 +40,19 @@ pub(crate) trait Decide: Sized {
     /// and was not advanced since, stays so while it owes something.
     fn note_debt(&mut self, _policy: &Policy, _stored_interval: Option<f64>, _now_us: u64) {}
 
-    /// Returns the words of this state. `denied` is what did not fit, or nothing.
-    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words;
+    /// Returns the reading of this state. `denied` is what did not fit, or nothing.
+    fn reading(&self, policy: &Policy, now_us: u64, denied: Ask) -> Reading;
 
-    /// Returns the words of a check that charges nothing to this stored state. It is not converted
-    /// then, so its units return at the rate at which it was stored. `None` when the words are those
+    /// Returns the reading of a check that charges nothing to this stored state. It is not converted
+    /// then, so its units return at the rate at which it was stored. `None` when the reading is that
     /// of the current state.
-    fn words_as_stored(
+    fn reading_as_stored(
         &self,
         _policy: &Policy,
         _stored_interval: f64,
         _now_us: u64,
         _ask: Ask,
-    ) -> Option<Words> {
+    ) -> Option<Reading> {
         None
     }
 
@@ -78,11 +78,11 @@ pub(crate) trait Decide: Sized {
             state.charge(policy, now_us, cost, tag);
         }
         let as_stored = match stored_interval {
-            Some(interval) if !is_charged => self.words_as_stored(policy, interval, now_us, ask),
+            Some(interval) if !is_charged => self.reading_as_stored(policy, interval, now_us, ask),
             _ => None,
         };
-        let words =
-            as_stored.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
+        let reading =
+            as_stored.unwrap_or_else(|| state.reading(policy, now_us, ask.denied_unless(fits)));
         let is_written = is_charged || (mended && cost > 0);
         if is_written {
             if Self::ADMITS_IN_DEBT || !is_charged {
@@ -92,6 +92,6 @@ pub(crate) trait Decide: Sized {
         } else if !mended && state.is_moved() {
             *self = state;
         }
-        (PolicyLevel { fits, words }, is_written)
+        (PolicyLevel { fits, reading }, is_written)
     }
 }

@@ -5,7 +5,7 @@
 use super::{
     Adjust, Decide, Meter, Refund, StoredState,
     debt::{MOST_BURSTS, MOST_US, marked, unmarked},
-    level::{Numbers, Words},
+    level::{Numbers, Reading},
     stored::{self, doubles, whole},
 };
 use crate::{
@@ -118,7 +118,7 @@ impl Decide for IntervalBucketState {
     }
 
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+    fn reading(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Reading {
         [self.used, self.left(policy.quota_ref(), now_us), 0, 0]
     }
 }
@@ -208,8 +208,8 @@ impl Meter for IntervalBucketState {
     }
 
     /// Derives the numbers from the missing units and the time until the next refill.
-    fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
-        let (quota, [used, left, ..]) = (policy.quota_ref(), *words);
+    fn numbers(policy: &Policy, reading: &Reading, ask: Ask) -> Numbers {
+        let (quota, [used, left, ..]) = (policy.quota_ref(), *reading);
         let one_more = (used + 1).saturating_sub(quota.burst()).max(1);
         let until = |missing: u64| until(quota, missing, left);
         let fits = until((used + ask.cost).saturating_sub(ask.limit(quota.burst())));
@@ -229,24 +229,24 @@ impl Meter for IntervalBucketState {
         }
     }
 
-    fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
+    fn delay_us(policy: &Policy, reading: &Reading, charged: u64) -> u64 {
         let quota = policy.quota_ref();
         if charged > 0 {
-            until(quota, words[0].saturating_sub(quota.burst()), words[1])
+            until(quota, reading[0].saturating_sub(quota.burst()), reading[1])
         } else {
             0
         }
     }
 
-    fn end_of(words: &Words, is_owed: impl FnOnce() -> bool) -> Option<Span> {
-        is_owed().then_some((words[1], words[0]))
+    fn end_of(reading: &Reading, is_owed: impl FnOnce() -> bool) -> Option<Span> {
+        is_owed().then_some((reading[1], reading[0]))
     }
 
-    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
-        let start_us = (now_us + words[1]).saturating_sub(policy.quota_ref().period_us());
+    fn of_reading(policy: &Policy, reading: &Reading, now_us: u64) -> Option<Self> {
+        let start_us = (now_us + reading[1]).saturating_sub(policy.quota_ref().period_us());
         Some(Self {
             start_us,
-            used: words[0],
+            used: reading[0],
             in_debt: false,
         })
     }

@@ -8,8 +8,8 @@ use super::{
     Adjust, Decide, Meter, Refund, StoredState,
     bucket::{self, Bucket, add, beyond_us, bursts, ceiling_within, most},
     debt::{MOST_BURSTS, marked},
-    level::{Numbers, Words},
-    rate::{StoredRate, converted, words_at_other_rate},
+    level::{Numbers, Reading},
+    rate::{StoredRate, converted, reading_at_other_rate},
 };
 use crate::{Policy, charge::Ask, policy::PolicyParts, quota::Span};
 
@@ -87,20 +87,20 @@ impl Decide for Bucket {
     }
 
     #[inline]
-    fn words(&self, _policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+    fn reading(&self, _policy: &Policy, now_us: u64, _denied: Ask) -> Reading {
         let (ahead, part) = self.ahead(now_us);
         [ahead, part, 0, 0]
     }
 
-    fn words_as_stored(
+    fn reading_as_stored(
         &self,
         policy: &Policy,
         stored_interval: f64,
         now_us: u64,
         ask: Ask,
-    ) -> Option<Words> {
+    ) -> Option<Reading> {
         let ceiling = ceiling(policy, ask);
-        words_at_other_rate(self, policy, stored_interval, now_us, ask, ceiling)
+        reading_at_other_rate(self, policy, stored_interval, now_us, ask, ceiling)
     }
 }
 
@@ -188,31 +188,31 @@ impl Meter for Bucket {
         }
     }
 
-    fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
-        bucket::numbers(policy, words, denied, ceiling(policy, denied))
+    fn numbers(policy: &Policy, reading: &Reading, denied: Ask) -> Numbers {
+        bucket::numbers(policy, reading, denied, ceiling(policy, denied))
     }
 
     /// Returns the time until all units that were in the queue before have left.
-    fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
-        beyond_us(policy.quota_ref(), words, charged)
+    fn delay_us(policy: &Policy, reading: &Reading, charged: u64) -> u64 {
+        beyond_us(policy.quota_ref(), reading, charged)
     }
 
-    fn end_of(words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
-        Some((words[0], words[1]))
+    fn end_of(reading: &Reading, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
+        Some((reading[0], reading[1]))
     }
 
-    fn unspend(policy: &Policy, words: &mut Words, units: u64) {
+    fn unspend(policy: &Policy, reading: &mut Reading, units: u64) {
         let quota = policy.quota_ref();
         let (whole, part) = quota.span(units);
-        let borrow = u64::from(words[1] < part);
-        words[0] = words[0].saturating_sub(whole + borrow);
-        words[1] = words[1] + borrow * quota.amount() - part;
+        let borrow = u64::from(reading[1] < part);
+        reading[0] = reading[0].saturating_sub(whole + borrow);
+        reading[1] = reading[1] + borrow * quota.amount() - part;
     }
 
-    fn of_words(_policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
+    fn of_reading(_policy: &Policy, reading: &Reading, now_us: u64) -> Option<Self> {
         Some(Self {
-            tat_us: now_us + words[0],
-            part: words[1],
+            tat_us: now_us + reading[0],
+            part: reading[1],
             in_debt: false,
         })
     }

@@ -1,9 +1,10 @@
-//! The level of a policy for a key: the integers of a reply, and the numbers that a caller sees.
+//! The level of a policy for a key: its reading, and the numbers that a caller sees.
 //! How an algorithm makes the one of the other is in its own file.
 
-/// The integers of one policy in the reply of a script. The pure functions return the same. The
-/// algorithm defines the meaning of each word. Unused words are zero.
-pub type Words = [u64; 4];
+/// The reading of a meter: the integers of one policy in the reply of a script, which calls them its
+/// *words*. The pure functions return the same. The algorithm defines the meaning of each. Unused ones
+/// are zero.
+pub type Reading = [u64; 4];
 
 /// The level of one policy for one key at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct PolicyLevel {
     /// The cost fits, or fitted before it was charged.
     pub fits: bool,
     /// The state after the charge, or the unchanged state when nothing was charged.
-    pub words: [u64; 4],
+    pub reading: Reading,
 }
 
 /// The numbers that a caller sees for one policy. Times are in microseconds.

@@ -5,7 +5,7 @@ use super::{
     Adjust, Algorithm, Decide, Meter, Refund, StoredState,
     arguments::{arguments, shown},
     debt::{marked, unmarked},
-    level::{Numbers, Words},
+    level::{Numbers, Reading},
     stored::{self, doubles, whole},
 };
 use crate::{Error, Policy, Quota, charge::Ask};
@@ -193,7 +193,7 @@ impl Decide for LockoutState {
     /// until the lockouts that have ended are forgotten. A time is 0 when there is nothing to wait
     /// for.
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+    fn reading(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Reading {
         let Some(failures) = &self.0 else {
             return [0; 4];
         };
@@ -306,9 +306,9 @@ impl Meter for LockoutState {
         }
     }
 
-    fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
+    fn numbers(policy: &Policy, reading: &Reading, ask: Ask) -> Numbers {
         let ([count, closes_us, until_us, forgotten_us], amount) =
-            (*words, policy.quota_ref().amount());
+            (*reading, policy.quota_ref().amount());
         let (more_us, reset_us) = match until_us {
             0 => (closes_us, closes_us.max(forgotten_us)),
             until_us => (until_us, until_us + policy.lock_times().longest_us),
@@ -322,17 +322,17 @@ impl Meter for LockoutState {
         }
     }
 
-    fn unspend(policy: &Policy, words: &mut Words, units: u64) {
-        words[0] = words[0].saturating_sub(units);
-        if words[0] < policy.quota_ref().amount() {
-            words[2] = 0;
+    fn unspend(policy: &Policy, reading: &mut Reading, units: u64) {
+        reading[0] = reading[0].saturating_sub(units);
+        if reading[0] < policy.quota_ref().amount() {
+            reading[2] = 0;
         }
     }
 
-    /// Returns a state that ages as the one with these words. The words do not show how many
+    /// Returns a state that ages as the one with this reading. The reading does not show how many
     /// lockouts came before, and nobody asks.
-    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
-        let [count, closes_us, until_us, forgotten_us] = *words;
+    fn of_reading(policy: &Policy, reading: &Reading, now_us: u64) -> Option<Self> {
+        let [count, closes_us, until_us, forgotten_us] = *reading;
         let failures = Failures {
             start_us: (now_us + closes_us).saturating_sub(policy.quota_ref().period_us()),
             count,

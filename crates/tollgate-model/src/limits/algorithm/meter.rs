@@ -1,4 +1,4 @@
-//! The face of a state to stores and callers: its bytes, and the numbers that are derived from words.
+//! The face of a state to stores and callers: its bytes, and the numbers that are derived from a reading.
 //! How a state decides is in `decide.rs`, and what changes it later in `adjust.rs`. Nothing here is
 //! of one algorithm: each has its own file. The choice among them is made in `state.rs`.
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{
     Adjust, StoredState,
-    level::{Numbers, Words},
+    level::{Numbers, Reading},
 };
 use crate::{Policy, charge::Ask, quota::Span};
 
@@ -40,10 +40,10 @@ pub(crate) trait Meter: Adjust + Clone + Default {
     /// Returns this state as tools see it, with the interval behind it.
     fn shown(&self, stored_interval: f64) -> StoredState;
 
-    /// Derives the numbers that a caller sees from the words. By default the words are the used
+    /// Derives the numbers that a caller sees from the reading. By default the reading is the used
     /// units and the three times.
-    fn numbers(policy: &Policy, words: &Words, _denied: Ask) -> Numbers {
-        let [used, retry_us, reset_us, more_us] = *words;
+    fn numbers(policy: &Policy, reading: &Reading, _denied: Ask) -> Numbers {
+        let [used, retry_us, reset_us, more_us] = *reading;
         Numbers {
             remaining: policy.quota_ref().amount().saturating_sub(used),
             retry_us,
@@ -54,7 +54,7 @@ pub(crate) trait Meter: Adjust + Clone + Default {
 
     /// Returns the time until the turn of a request that charged `charged` units, or until its debt
     /// is paid, in microseconds.
-    fn delay_us(_policy: &Policy, _words: &Words, _charged: u64) -> u64 {
+    fn delay_us(_policy: &Policy, _reading: &Reading, _charged: u64) -> u64 {
         0
     }
 
@@ -67,19 +67,19 @@ pub(crate) trait Meter: Adjust + Clone + Default {
 
     /// Returns the end of the places of a request: two numbers that the refund of the script takes.
     /// `is_owed` returns whether it left a debt.
-    fn end_of(_words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
+    fn end_of(_reading: &Reading, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
         None
     }
 
-    /// Returns the words as they were before the last `units` units were charged at the same
+    /// Returns the reading as it was before the last `units` units were charged at the same
     /// instant.
-    fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
-        words[0] = words[0].saturating_sub(units);
+    fn unspend(_policy: &Policy, reading: &mut Reading, units: u64) {
+        reading[0] = reading[0].saturating_sub(units);
     }
 
-    /// Returns the state that has these words. `None` for an algorithm with more in its state than
-    /// in its words.
-    fn of_words(_policy: &Policy, _words: &Words, _now_us: u64) -> Option<Self> {
+    /// Returns the state that has this reading. `None` for an algorithm with more in its state than
+    /// in its reading.
+    fn of_reading(_policy: &Policy, _reading: &Reading, _now_us: u64) -> Option<Self> {
         None
     }
 

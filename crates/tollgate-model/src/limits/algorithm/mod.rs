@@ -7,7 +7,7 @@
 //!    and to the current quota;
 //! 2. [`fits`](State::fits) tests whether a cost fits;
 //! 3. [`charge`](State::charge) spends a cost;
-//! 4. [`words`](State::words) returns the few integers from which [`numbers`] derives what the caller
+//! 4. [`reading`](State::reading) returns the few integers from which [`numbers`] derives what the caller
 //!    sees.
 //!
 //! After the decision, [`refund`](State::refund) returns a cost, [`owe`](State::owe) charges one that
@@ -30,7 +30,7 @@
 // choose among them.
 //
 // To add an algorithm, take `window_from_first_hit` as the example, or `lockout`, whose state, numbers
-// and words are its own. The compiler asks for the steps that are missing:
+// and reading are its own. The compiler asks for the steps that are missing:
 //
 // 1. The function: a file here, with the state and the three traits.
 //    The bound that the laws check is a row of `bound` in `tests/support/src/policies.rs`.
@@ -83,7 +83,7 @@ pub use adjust::Refund;
 use decide::Decide;
 pub use inspect::StoredState;
 pub use kind::Algorithm;
-pub use level::{Numbers, PolicyLevel, Words};
+pub use level::{Numbers, PolicyLevel, Reading};
 pub(crate) use lockout::LockTimes;
 use meter::Meter;
 pub(crate) use numbers::{args, ceiling_args, delay_us, end_of, period_us};

@@ -1,11 +1,11 @@
-//! Derives what callers and scripts need from the words of a level, for any algorithm.
+//! Derives what callers and scripts need from the reading of a level, for any algorithm.
 //! How one algorithm does it is in its own file. The state of a key is in `state.rs`.
 
 use std::ops::Range;
 
 use super::{
     Adjust, Meter,
-    level::{Numbers, PolicyLevel, Words},
+    level::{Numbers, PolicyLevel, Reading},
     state::{State, by_algorithm},
 };
 use crate::{
@@ -18,13 +18,14 @@ use crate::{
 ///
 /// Only the time to retry depends on a ceiling: all else is said of checks without one.
 pub fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>) -> Numbers {
-    let (algorithm, words) = (policy.algorithm(), &level.words);
+    let (algorithm, reading) = (policy.algorithm(), &level.reading);
     let denied = ask.into().denied_unless(level.fits);
-    let mut numbers = by_algorithm!(algorithm, Of => <Of as Meter>::numbers(policy, words, denied));
+    let mut numbers =
+        by_algorithm!(algorithm, Of => <Of as Meter>::numbers(policy, reading, denied));
     if denied.cost > 0 {
-        if algorithm.facts().words < words.len() {
-            // Only a leased policy has this word: the time until missing units have lapsed.
-            numbers.retry_us = numbers.retry_us.max(words[3]);
+        if algorithm.facts().reading_len < reading.len() {
+            // Only a leased policy has this integer: the time until missing units have lapsed.
+            numbers.retry_us = numbers.retry_us.max(reading[3]);
         }
         numbers.reset_us = numbers.reset_us.max(numbers.retry_us);
     }
@@ -34,7 +35,7 @@ pub fn numbers(policy: &Policy, level: &PolicyLevel, ask: impl Into<Ask>) -> Num
 /// Returns the delay of a request that charged `charged` units, in microseconds: the time until its
 /// turn in a queue, or until the debt into which it went is paid.
 pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u64 {
-    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::delay_us(policy, &level.words, charged))
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::delay_us(policy, &level.reading, charged))
 }
 
 /// Returns the period whose units a policy counts, see [`Meter::period_us`].
@@ -48,7 +49,7 @@ pub(crate) fn end_of(
     level: &PolicyLevel,
     is_owed: impl FnOnce() -> bool,
 ) -> Option<Span> {
-    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::end_of(&level.words, is_owed))
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::end_of(&level.reading, is_owed))
 }
 
 /// Returns the most units that a policy spends in debt.
@@ -67,13 +68,13 @@ pub(crate) fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::ceiling_args(policy, ask))
 }
 
-/// Returns the words as they were before the last `units` units were charged at the same instant. A
-/// batch returns only the words after its last request, and this derives the words of the others.
+/// Returns the reading as it was before the last `units` units were charged at the same instant. A
+/// batch returns only the reading after its last request, and this derives those of the others.
 #[must_use]
-pub fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
-    let mut words = *words;
-    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::unspend(policy, &mut words, units));
-    words
+pub fn unspent(policy: &Policy, reading: &Reading, units: u64) -> Reading {
+    let mut reading = *reading;
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::unspend(policy, &mut reading, units));
+    reading
 }
 
 /// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent
@@ -89,14 +90,14 @@ pub fn later(
     let ask = ask.into();
     // The reply for a single bucket has no time. Any time gives the same result then.
     let at_us = if at_us == 0 { MAX_EXACT } else { at_us };
-    let Some(mut state) = state_of(policy, &level.words, at_us) else {
+    let Some(mut state) = state_of(policy, &level.reading, at_us) else {
         let [_, retry_us, reset_us, more_us] =
-            level.words.map(|word| word.saturating_sub(passed_us));
+            level.reading.map(|word| word.saturating_sub(passed_us));
         let fits = level.fits || retry_us == 0;
-        let used = if reset_us > 0 { level.words[0] } else { 0 };
+        let used = if reset_us > 0 { level.reading[0] } else { 0 };
         return PolicyLevel {
             fits,
-            words: [used, if fits { 0 } else { retry_us }, reset_us, more_us],
+            reading: [used, if fits { 0 } else { retry_us }, reset_us, more_us],
         };
     };
     let now_us = at_us + passed_us;
@@ -104,11 +105,11 @@ pub fn later(
     let state = state.advance(policy, None, now_us).state;
     let mut later = PolicyLevel {
         fits: state.fits(policy, now_us, ask),
-        words: state.words(policy, now_us, ask),
+        reading: state.reading(policy, now_us, ask),
     };
     if !level.fits {
-        later.words[3] = level.words[3].saturating_sub(passed_us);
-        later.fits &= later.words[3] == 0;
+        later.reading[3] = level.reading[3].saturating_sub(passed_us);
+        later.fits &= later.reading[3] == 0;
     }
     later
 }
@@ -126,7 +127,7 @@ pub fn lowered(
     // The reply for a single bucket has no time. Any time gives the same result then.
     let at_us = if at_us == 0 { MAX_EXACT } else { at_us };
     let lowered = by_algorithm!(policy.algorithm(), Of => {
-        lowered_state::<Of>(policy, &level.words, at_us, at_us + passed_us, most)
+        lowered_state::<Of>(policy, &level.reading, at_us, at_us + passed_us, most)
     });
     if let Some(level) = lowered {
         return level;
@@ -139,42 +140,42 @@ pub fn lowered(
     let surplus = numbers(policy, &level, 0).remaining.saturating_sub(most);
     if surplus > 0 {
         let period_us = policy.quota_ref().period_us();
-        let [used, _, reset_us, more_us] = level.words;
+        let [used, _, reset_us, more_us] = level.reading;
         let more_us = if used == 0 { period_us } else { more_us };
-        level.words = [used + surplus, 0, reset_us.max(period_us), more_us];
+        level.reading = [used + surplus, 0, reset_us.max(period_us), more_us];
     }
     level
 }
 
-/// Returns the level that [`lowered`] returns for a state that has these words. `None` when the words
-/// are not the whole state.
+/// Returns the level that [`lowered`] returns for a state that has this reading. `None` when the reading
+/// is not the whole state.
 ///
 /// Each decision that a lease makes passes here. The steps are those of [`later`], without the enum of
 /// all states around them.
 fn lowered_state<Of: Meter>(
     policy: &Policy,
-    words: &Words,
+    reading: &Reading,
     at_us: u64,
     now_us: u64,
     most: u64,
 ) -> Option<PolicyLevel> {
-    let mut state = Of::of_words(policy, words, at_us)?;
+    let mut state = Of::of_reading(policy, reading, at_us)?;
     state.note_debt(policy, None, at_us);
     let (state, _) = state.advance(policy, None, now_us);
     let nothing = Ask::from(0);
     let fits = state.fits(policy, now_us, nothing);
-    let mut words = state.words(policy, now_us, nothing);
-    let remaining = Of::numbers(policy, &words, nothing).remaining;
+    let mut reading = state.reading(policy, now_us, nothing);
+    let remaining = Of::numbers(policy, &reading, nothing).remaining;
     if remaining > most {
-        let mut state = Of::of_words(policy, &words, now_us)?;
+        let mut state = Of::of_reading(policy, &reading, now_us)?;
         state.charge(policy, now_us, remaining - most, &[]);
-        words = state.words(policy, now_us, nothing);
+        reading = state.reading(policy, now_us, nothing);
     }
-    Some(PolicyLevel { fits, words })
+    Some(PolicyLevel { fits, reading })
 }
 
-/// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its
-/// state than in its words.
-fn state_of(policy: &Policy, words: &Words, at_us: u64) -> Option<State> {
-    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::of_words(policy, words, at_us).map(State::from))
+/// Returns the state that has this reading at `at_us`. `None` for an algorithm with more in its
+/// state than in its reading.
+fn state_of(policy: &Policy, reading: &Reading, at_us: u64) -> Option<State> {
+    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::of_reading(policy, reading, at_us).map(State::from))
 }

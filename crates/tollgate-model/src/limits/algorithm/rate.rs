@@ -5,7 +5,7 @@
 use super::{
     bucket::{Bucket, less, most},
     debt::{MOST_BURSTS, MOST_US},
-    level::Words,
+    level::Reading,
 };
 use crate::{
     Policy, Quota,
@@ -125,16 +125,16 @@ pub(super) fn converted(ahead: u64, interval: f64, quota: &Quota) -> u64 {
     ahead.min(MAX_EXACT as f64) as u64
 }
 
-/// Returns the words of a check that charges nothing to a bucket of another emission interval. Leased
+/// Returns the reading of a check that charges nothing to a bucket of another emission interval. Leased
 /// units are counted at one rate.
-pub(super) fn words_at_other_rate(
+pub(super) fn reading_at_other_rate(
     bucket: &Bucket,
     policy: &Policy,
     interval: f64,
     now_us: u64,
     ask: Ask,
     ceiling: Span,
-) -> Option<Words> {
+) -> Option<Reading> {
     if policy.is_leased() {
         None
     } else {
@@ -143,11 +143,11 @@ pub(super) fn words_at_other_rate(
 }
 
 impl Bucket {
-    /// Returns the words of a check that charges nothing to this bucket, which was stored at this
+    /// Returns the reading of a check that charges nothing to this bucket, which was stored at this
     /// emission interval and stays as it is. `None` when it is mended.
     ///
     /// The units return at the rate at which they were stored. So a cost that does not fit is
-    /// admitted at the time that the words show, and not as this rate says. Without a cost they
+    /// admitted at the time that the reading shows, and not as this rate says. Without a cost they
     /// show the units that are spent.
     fn of_other_rate(
         self,
@@ -156,14 +156,14 @@ impl Bucket {
         now_us: u64,
         ask: Ask,
         ceiling: Span,
-    ) -> Option<Words> {
+    ) -> Option<Reading> {
         // Full at either rate.
         if self.tat_us < now_us {
             return None;
         }
         let (is_in_debt, top) = (self.in_debt, quota.span(quota.burst()));
         let most = if is_in_debt { most(quota) } else { top };
-        // More than this quota ever stores: advancing mends it, and the mended state has the words.
+        // More than this quota ever stores: advancing mends it, and the mended state has the reading.
         if self.ahead(now_us).0 > most.0 {
             return None;
         }
@@ -190,7 +190,7 @@ impl Bucket {
             least += 1;
         }
         let wait_us = stored.saturating_sub(least).max(1);
-        // Whoever reads the words takes the wait to be what lies above the ceiling with the cost
+        // Whoever reads the reading takes the wait to be what lies above the ceiling with the cost
         // added. So the time is chosen that lies there by exactly the wait. A cost above the
         // ceiling never fits, whatever the time is.
         let (whole, part) = if ceiling < step {

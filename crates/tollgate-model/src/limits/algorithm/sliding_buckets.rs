@@ -8,7 +8,7 @@ use super::{
     Adjust, Algorithm, Decide, Meter, Refund, StoredState,
     arguments::{arguments, shown},
     debt::MOST_BURSTS,
-    level::Words,
+    level::Reading,
     stored::{self, doubles, whole},
 };
 use crate::{Error, Policy, charge::Ask, quota::MAX_EXACT};
@@ -99,7 +99,7 @@ impl Decide for SlidingBucketsState {
     }
 
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
+    fn reading(&self, policy: &Policy, now_us: u64, denied: Ask) -> Reading {
         let (quota, layout) = (policy.quota_ref(), policy.buckets());
         let Some(filled) = self.0.as_ref().filter(|filled| filled.used() > 0) else {
             return [0; 4];
@@ -240,9 +240,9 @@ impl Meter for SlidingBucketsState {
         }
     }
 
-    fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
+    fn unspend(_policy: &Policy, reading: &mut Reading, units: u64) {
         // The time to retry belongs to the last request of the batch, which was denied.
-        (words[0], words[1]) = (words[0].saturating_sub(units), 0);
+        (reading[0], reading[1]) = (reading[0].saturating_sub(units), 0);
     }
 
     fn args(policy: &Policy) -> [Option<u64>; 3] {

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     Adjust, Decide, Meter, Refund, StoredState,
     debt::MOST_BURSTS,
-    level::Words,
+    level::Reading,
     stored::{self, whole},
 };
 use crate::{Policy, Quota, charge::Ask};
@@ -103,7 +103,7 @@ impl Decide for SlidingLogState {
     }
 
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
+    fn reading(&self, policy: &Policy, now_us: u64, denied: Ask) -> Reading {
         let quota = policy.quota_ref();
         let Some(log) = self.0.as_ref().filter(|log| log.used > 0) else {
             return [0; 4];
@@ -201,9 +201,9 @@ impl Meter for SlidingLogState {
         }
     }
 
-    fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
+    fn unspend(_policy: &Policy, reading: &mut Reading, units: u64) {
         // The time to retry belongs to the last request of the batch, which was denied.
-        (words[0], words[1]) = (words[0].saturating_sub(units), 0);
+        (reading[0], reading[1]) = (reading[0].saturating_sub(units), 0);
     }
 }
 

@@ -8,7 +8,7 @@
 use super::{
     Adjust, Decide, Meter, Refund, StoredState,
     debt::{MOST_BURSTS, marked, unmarked},
-    level::{Numbers, Words},
+    level::{Numbers, Reading},
     stored::{self, doubles, whole},
 };
 use crate::{Policy, Quota, charge::Ask};
@@ -108,7 +108,7 @@ impl Decide for SlidingWindowState {
     }
 
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+    fn reading(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Reading {
         let (current, previous) = self.counts();
         [current, previous, self.left(policy.quota_ref(), now_us), 0]
     }
@@ -186,8 +186,8 @@ impl Meter for SlidingWindowState {
     }
 
     /// Derives the numbers from the two counts and the time left of the window.
-    fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
-        let (quota, [current, previous, left, _]) = (policy.quota_ref(), *words);
+    fn numbers(policy: &Policy, reading: &Reading, ask: Ask) -> Numbers {
+        let (quota, [current, previous, left, _]) = (policy.quota_ref(), *reading);
         let (amount, period) = (quota.amount(), quota.period_us());
         // Returns the time for which a previous window of `count` units may still overlap, so that
         // its share is at most `room`.
@@ -227,13 +227,13 @@ impl Meter for SlidingWindowState {
         }
     }
 
-    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
-        let start_us = (now_us + words[2]).saturating_sub(policy.quota_ref().period_us());
+    fn of_reading(policy: &Policy, reading: &Reading, now_us: u64) -> Option<Self> {
+        let start_us = (now_us + reading[2]).saturating_sub(policy.quota_ref().period_us());
         let count = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
         Some(Self {
             start_us,
-            current: count(words[0]),
-            previous: count(words[1]),
+            current: count(reading[0]),
+            previous: count(reading[1]),
             in_debt: false,
         })
     }

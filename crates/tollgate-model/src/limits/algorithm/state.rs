@@ -11,7 +11,7 @@ use super::{
     bucket::Bucket,
     fixed_window::FixedWindowState,
     interval_bucket::IntervalBucketState,
-    level::{PolicyLevel, Words},
+    level::{PolicyLevel, Reading},
     lockout::LockoutState,
     sliding_buckets::SlidingBucketsState,
     sliding_log::SlidingLogState,
@@ -201,9 +201,9 @@ impl State {
         Decide: note_debt(&mut self, policy: &Policy, stored_interval: Option<f64>, now_us: u64) -> ()
     }
     step! {
-        /// Returns the words of a stored state, not advanced, where they are read under the quota that stored
+        /// Returns the reading of a stored state, not advanced, where they are read under the quota that stored
         /// it. `None` for every other state.
-        Decide: words_as_stored(&self, policy: &Policy, stored_interval: f64, now_us: u64, ask: Ask) -> Option<Words>
+        Decide: reading_as_stored(&self, policy: &Policy, stored_interval: f64, now_us: u64, ask: Ask) -> Option<Reading>
     }
 
     step! {
@@ -311,10 +311,12 @@ impl State {
         }
         let denied = ask.denied_unless(fits);
         let as_stored = match stored_interval {
-            Some(interval) if !is_charged => self.words_as_stored(policy, interval, now_us, denied),
+            Some(interval) if !is_charged => {
+                self.reading_as_stored(policy, interval, now_us, denied)
+            }
             _ => None,
         };
-        let words = as_stored.unwrap_or_else(|| state.words(policy, now_us, denied));
+        let reading = as_stored.unwrap_or_else(|| state.reading(policy, now_us, denied));
         let is_written = is_charged || (mended && ask.cost > 0);
         if is_written {
             // A ceiling may let any state go into debt.
@@ -323,7 +325,7 @@ impl State {
         } else if !mended && state.is_moved() {
             *self = state;
         }
-        (PolicyLevel { fits, words }, is_written)
+        (PolicyLevel { fits, reading }, is_written)
     }
 
     /// Returns what a look reads of this stored state.
@@ -334,11 +336,11 @@ impl State {
         state
     }
 
-    /// Returns the words of a current state. `denied` is what did not fit, or nothing.
+    /// Returns the reading of a current state. `denied` is what did not fit, or nothing.
     #[inline]
-    pub fn words(&self, policy: &Policy, now_us: u64, denied: impl Into<Ask>) -> Words {
+    pub fn reading(&self, policy: &Policy, now_us: u64, denied: impl Into<Ask>) -> Reading {
         let denied = denied.into();
-        by_state!(&self.0, state => state.words(policy, now_us, denied))
+        by_state!(&self.0, state => state.reading(policy, now_us, denied))
     }
 
     /// Reads the bytes of a state under `policy`, and the interval that is stored with it, if the policy

@@ -5,21 +5,21 @@ use crate::quota::MAX_EXACT;
 
 /// Returns the bytes of numbers below 2^53.
 #[must_use]
-pub fn doubles(words: &[u64]) -> Vec<u8> {
-    words
+pub fn doubles(numbers: &[u64]) -> Vec<u8> {
+    numbers
         .iter()
-        .flat_map(|&word| (word as f64).to_le_bytes())
+        .flat_map(|&number| (number as f64).to_le_bytes())
         .collect()
 }
 
 /// Splits bytes into their first `N` doubles and the rest. `None` for fewer bytes.
 #[must_use]
 pub fn split<const N: usize>(bytes: &[u8]) -> Option<([f64; N], &[u8])> {
-    let (words, rest) = bytes.split_at_checked(8 * N)?;
-    let (words, _) = words.as_chunks::<8>();
+    let (numbers, rest) = bytes.split_at_checked(8 * N)?;
+    let (numbers, _) = numbers.as_chunks::<8>();
     let mut doubles = [0.0; N];
-    for (double, word) in doubles.iter_mut().zip(words) {
-        *double = f64::from_le_bytes(*word);
+    for (double, number) in doubles.iter_mut().zip(numbers) {
+        *double = f64::from_le_bytes(*number);
     }
     Some((doubles, rest))
 }

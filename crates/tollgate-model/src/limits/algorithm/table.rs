@@ -15,8 +15,8 @@ type Parse = fn(&str, &str) -> Result<Algorithm, Error>;
 /// Names what other code has to know of an algorithm.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    /// The number of words of a level.
-    pub(crate) words: usize,
+    /// The number of integers of a reading.
+    pub(crate) reading_len: usize,
     /// The quota may have a burst that differs from its amount.
     pub(crate) has_burst: bool,
     /// Units return one by one, so that n per W and 2n per 2W are the same rate.
@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     pub(crate) is_queue: bool,
     /// A refund depends on the time until the bucket is full, as it was after the request.
     pub(crate) is_queued: bool,
-    /// The second word of a level is a part of the first one: zero where the amount divides the
+    /// The second integer of a reading is a part of the first one: zero where the amount divides the
     /// period.
     pub(crate) is_parted: bool,
     /// Replicas may take units in advance.
@@ -40,7 +40,7 @@ pub(crate) struct Facts {
 impl Facts {
     /// A window, from which the others differ.
     pub(super) const WINDOW: Self = Self {
-        words: 2,
+        reading_len: 2,
         has_burst: false,
         is_continuous: false,
         is_queue: false,
@@ -132,7 +132,7 @@ const SLIDING_WINDOW: &Row = &Row {
     tag: "w1",
     sample: Algorithm::SlidingWindow,
     facts: Facts {
-        words: 3,
+        reading_len: 3,
         ..Facts::WINDOW
     },
 };
@@ -141,7 +141,7 @@ const SLIDING_BUCKETS: &Row = &Row {
     tag: "b1",
     sample: Algorithm::SlidingBuckets { buckets: 10 },
     facts: Facts {
-        words: 4,
+        reading_len: 4,
         parse: Some(sliding_buckets::parse),
         ..Facts::WINDOW
     },
@@ -151,7 +151,7 @@ const SLIDING_LOG: &Row = &Row {
     tag: "s1",
     sample: Algorithm::SlidingLog,
     facts: Facts {
-        words: 4,
+        reading_len: 4,
         is_tagged: true,
         ..Facts::WINDOW
     },
@@ -164,7 +164,7 @@ const LOCKOUT: &Row = &Row {
         longest: Duration::from_secs(3_600),
     },
     facts: Facts {
-        words: 4,
+        reading_len: 4,
         is_leasable: false,
         parse: Some(lockout::parse),
         ..Facts::WINDOW
@@ -300,10 +300,10 @@ impl Algorithm {
 
 /// Reads how the level of an algorithm looks in a reply.
 pub trait AlgorithmParts: Sized {
-    /// Returns the number of words of a level.
-    fn words(self) -> usize;
+    /// Returns the number of integers of a reading.
+    fn reading_len(self) -> usize;
 
-    /// Returns whether the second word of a level is a part of the first one: zero where the amount
+    /// Returns whether the second integer of a reading is a part of the first one: zero where the amount
     /// divides the period.
     fn is_parted(&self) -> bool;
 
@@ -315,8 +315,8 @@ pub trait AlgorithmParts: Sized {
 
 impl AlgorithmParts for Algorithm {
     #[inline]
-    fn words(self) -> usize {
-        self.facts().words
+    fn reading_len(self) -> usize {
+        self.facts().reading_len
     }
 
     #[inline]

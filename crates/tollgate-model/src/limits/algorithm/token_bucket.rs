@@ -8,8 +8,8 @@ use super::{
     Adjust, Decide, Meter, Refund, StoredState,
     bucket::{self, Bucket, add, beyond_us, bursts, ceiling_within},
     debt::MOST_BURSTS,
-    level::{Numbers, PolicyLevel, Words},
-    rate::{StoredRate, words_at_other_rate},
+    level::{Numbers, PolicyLevel, Reading},
+    rate::{StoredRate, reading_at_other_rate},
     stored::doubles,
     trace::{Trace, Traced},
 };
@@ -100,19 +100,19 @@ impl Decide for TokenBucketState {
     }
 
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
-        self.bucket().words(policy, now_us, denied)
+    fn reading(&self, policy: &Policy, now_us: u64, denied: Ask) -> Reading {
+        self.bucket().reading(policy, now_us, denied)
     }
 
-    fn words_as_stored(
+    fn reading_as_stored(
         &self,
         policy: &Policy,
         stored_interval: f64,
         now_us: u64,
         ask: Ask,
-    ) -> Option<Words> {
+    ) -> Option<Reading> {
         let ceiling = ceiling(policy, ask);
-        words_at_other_rate(self.bucket(), policy, stored_interval, now_us, ask, ceiling)
+        reading_at_other_rate(self.bucket(), policy, stored_interval, now_us, ask, ceiling)
     }
 
     /// A traced bucket is decided in its place: to move it would cost an allocation. Without a
@@ -184,7 +184,7 @@ impl Meter for TokenBucketState {
         if let Self::Traced(state) = self
             && let Some(trace) = &state.trace
         {
-            bytes.extend(doubles(&trace.words()));
+            bytes.extend(doubles(&trace.numbers()));
         }
         bytes
     }
@@ -211,29 +211,29 @@ impl Meter for TokenBucketState {
         self.bucket().shown(stored_interval)
     }
 
-    fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
-        bucket::numbers(policy, words, denied, ceiling(policy, denied))
+    fn numbers(policy: &Policy, reading: &Reading, denied: Ask) -> Numbers {
+        bucket::numbers(policy, reading, denied, ceiling(policy, denied))
     }
 
     /// Returns the time until the debt in which a request left the bucket is paid.
-    fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
+    fn delay_us(policy: &Policy, reading: &Reading, charged: u64) -> u64 {
         let quota = policy.quota_ref();
-        if charged == 0 || (words[0], words[1]) <= quota.span(quota.burst()) {
+        if charged == 0 || (reading[0], reading[1]) <= quota.span(quota.burst()) {
             return 0;
         }
-        beyond_us(quota, words, quota.burst())
+        beyond_us(quota, reading, quota.burst())
     }
 
-    fn end_of(words: &Words, is_owed: impl FnOnce() -> bool) -> Option<Span> {
-        Bucket::end_of(words, is_owed)
+    fn end_of(reading: &Reading, is_owed: impl FnOnce() -> bool) -> Option<Span> {
+        Bucket::end_of(reading, is_owed)
     }
 
-    fn unspend(policy: &Policy, words: &mut Words, units: u64) {
-        Bucket::unspend(policy, words, units);
+    fn unspend(policy: &Policy, reading: &mut Reading, units: u64) {
+        Bucket::unspend(policy, reading, units);
     }
 
-    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
-        Bucket::of_words(policy, words, now_us).map(Self::Plain)
+    fn of_reading(policy: &Policy, reading: &Reading, now_us: u64) -> Option<Self> {
+        Bucket::of_reading(policy, reading, now_us).map(Self::Plain)
     }
 
     fn args(policy: &Policy) -> [Option<u64>; 3] {

@@ -13,7 +13,7 @@ use super::{
     Adjust, Decide, Refund,
     bucket::Bucket,
     debt::{MOST_BURSTS, MOST_US},
-    level::Words,
+    level::Reading,
     rate::StoredRate,
     stored::{self, whole},
 };
@@ -162,19 +162,19 @@ impl Decide for Traced {
     }
 
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {
-        self.bucket.words(policy, now_us, denied)
+    fn reading(&self, policy: &Policy, now_us: u64, denied: Ask) -> Reading {
+        self.bucket.reading(policy, now_us, denied)
     }
 
-    fn words_as_stored(
+    fn reading_as_stored(
         &self,
         policy: &Policy,
         stored_interval: f64,
         now_us: u64,
         ask: Ask,
-    ) -> Option<Words> {
+    ) -> Option<Reading> {
         let bucket = &self.bucket;
-        bucket.words_as_stored(policy, stored_interval, now_us, ask)
+        bucket.reading_as_stored(policy, stored_interval, now_us, ask)
     }
 }
 
@@ -228,7 +228,7 @@ impl Trace {
     }
 
     /// Returns the numbers that are stored behind the bucket.
-    pub(super) fn words(&self) -> [u64; 5] {
+    pub(super) fn numbers(&self) -> [u64; 5] {
         let Self {
             returned,
             present,

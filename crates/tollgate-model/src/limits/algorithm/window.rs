@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{
     Adjust, Decide, Meter, Refund, StoredState,
-    level::{Numbers, Words},
+    level::{Numbers, Reading},
     stored::{self, doubles, whole},
 };
 use crate::{Policy, charge::Ask};
@@ -88,7 +88,7 @@ impl<O: Opening> Decide for Window<O> {
     }
 
     #[inline]
-    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+    fn reading(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Reading {
         [self.count, self.opening.end_us(policy) - now_us, 0, 0]
     }
 }
@@ -152,8 +152,8 @@ impl<O: Opening> Meter for Window<O> {
     }
 
     /// Derives the numbers from the count and the time left of the window.
-    fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
-        let (amount, [count, left, ..]) = (policy.quota_ref().amount(), *words);
+    fn numbers(policy: &Policy, reading: &Reading, ask: Ask) -> Numbers {
+        let (amount, [count, left, ..]) = (policy.quota_ref().amount(), *reading);
         let remaining = amount.saturating_sub(count);
         let used_left = if count == 0 { 0 } else { left };
         let room = ask.limit(amount).saturating_sub(count);
@@ -174,10 +174,10 @@ impl<O: Opening> Meter for Window<O> {
         Some(opening.start_us()..opening.end_us(policy))
     }
 
-    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
+    fn of_reading(policy: &Policy, reading: &Reading, now_us: u64) -> Option<Self> {
         Some(Self {
-            opening: O::ending(policy, now_us + words[1], now_us),
-            count: words[0],
+            opening: O::ending(policy, now_us + reading[1], now_us),
+            count: reading[0],
         })
     }
 

@@ -81,8 +81,8 @@ pub struct Policy {
 /// The bits of the number of levels in the reach.
 const LEVELS: u8 = 15;
 
-/// The number of words of a leased policy's level.
-pub const LEASED_WORDS: usize = 4;
+/// The number of integers of a leased policy's reading.
+pub const LEASED_READING: usize = 4;
 
 impl Policy {
     /// Creates a policy from values that are known only at run time.
@@ -353,7 +353,7 @@ impl Policy {
         }
     }
 
-    /// Returns `true` when the second word of a level is always zero, so that the reply to a check
+    /// Returns `true` when the second integer of a reading is always zero, so that the reply to a check
     /// without ceilings leaves it out.
     pub(crate) fn is_short(&self) -> bool {
         let quota = &self.quota;

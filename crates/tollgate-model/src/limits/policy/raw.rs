@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::{LEASED_WORDS, Policy};
+use super::{LEASED_READING, Policy};
 use crate::{
     Key, Quota,
     key::{KeyLevel, KeyParts},
@@ -13,8 +13,8 @@ pub trait PolicyParts: Sized {
     /// Borrows the quota.
     fn quota_ref(&self) -> &Quota;
 
-    /// Returns the number of words of a level.
-    fn words(&self) -> usize;
+    /// Returns the number of integers of a reading.
+    fn reading_len(&self) -> usize;
 
     /// Returns the branch of a key that the policy meters. A key without branches returns itself.
     fn branch_of<'a>(&self, key: &'a Key) -> &'a Key;
@@ -57,11 +57,11 @@ impl PolicyParts for Policy {
     }
 
     #[inline]
-    fn words(&self) -> usize {
+    fn reading_len(&self) -> usize {
         if self.is_leased() {
-            LEASED_WORDS
+            LEASED_READING
         } else {
-            self.algorithm.facts().words
+            self.algorithm.facts().reading_len
         }
     }
 

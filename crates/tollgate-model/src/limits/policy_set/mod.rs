@@ -60,7 +60,7 @@ struct Set {
     is_leased: bool,
     /// A policy is a sliding log, so that a check has a tag.
     is_tagged: bool,
-    /// The replies of a check and of a batch leave out the second word of a single bucket.
+    /// The replies of a check and of a batch leave out the second integer of a single bucket.
     is_short: bool,
     /// What a store derives from this set, at its first call.
     derived: OnceLock<Arc<Derived>>,

@@ -34,7 +34,7 @@ pub trait PolicySetParts: Sized {
     /// Returns `true` when a policy is a sliding log, so that a check has a tag.
     fn is_tagged(&self) -> bool;
 
-    /// Returns `true` when the replies of a check and of a batch leave out the second word of a
+    /// Returns `true` when the replies of a check and of a batch leave out the second integer of a
     /// single bucket, because it is always zero.
     fn is_short(&self) -> bool;
 

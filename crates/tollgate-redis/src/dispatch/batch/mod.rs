@@ -283,7 +283,8 @@ impl Group {
     /// Returns whether the reply has room for the run of a check that joins a subject.
     pub(super) fn has_room_for(&self, subject: usize, request: &CheckRequest) -> bool {
         !self.begins_run(subject, request)
-            || (self.runs + 1) * (1 + self.request(0).policies().shape().words()) <= MOST_NUMBERS
+            || (self.runs + 1) * (1 + self.request(0).policies().shape().reading_len())
+                <= MOST_NUMBERS
     }
 
     /// Returns whether a check belongs into the same call of a script.

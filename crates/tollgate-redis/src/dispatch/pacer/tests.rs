@@ -132,21 +132,21 @@ fn a_line_is_short_when_one_answer_was_soon() {
     assert_eq!(
         pacer.short_path(),
         None,
-        "a caller gave up: the line may have become longer"
+        "a caller gave up: the path may have become longer"
     );
     pacer.measured(CONNECTION, ms(5.0));
     assert_eq!(pacer.short_path(), None, "it has");
     pacer.measured(CONNECTION, SHORT / 2);
     assert_eq!(pacer.short_path(), Some(CONNECTION));
     pacer.connected(CONNECTION + 1, began, || PERIOD, ms(1.0));
-    assert_eq!(pacer.short_path(), None, "another line");
+    assert_eq!(pacer.short_path(), None, "another path");
 }
 
 #[test]
 fn few_checks_leave_together_on_a_short_line_in_two_batches() {
     let (near, now) = pacer(ms(0.05));
     assert!(may_leave(&near, now, 1, 8) && !may_leave(&near, now, 2, 16));
-    // No check waits for more than a fraction of the line.
+    // No check waits for more than a fraction of the path.
     let (farther, now) = pacer(ms(0.19));
     assert!(may_leave(&farther, now, 3, 3) && farther.is_together(64));
     assert!(!farther.is_together(65) && !pacer(ms(0.2)).0.is_together(1));
@@ -274,7 +274,7 @@ fn a_measurement_holds_batches_back_until_the_line_is_drained_and_no_longer() {
         "one batch leaves in any case"
     );
     assert!(may_leave(&pacer, began + DRAIN, 3, 192));
-    // A batch from before says nothing about the drained line.
+    // A batch from before says nothing about the drained path.
     answer(&mut pacer, began + ms(1.0), DRAIN + ms(40.0));
     assert_eq!(window(&pacer).min_round_trip, ms(1.0));
     answer(&mut pacer, began + DRAIN, ms(42.0));
@@ -352,7 +352,7 @@ fn a_check_is_admitted_if_its_answer_comes_in_time_and_a_crowd_fills_half_of_the
         [true, false],
         "those under way come before"
     );
-    assert!(admits(&mut far, 50.0, 1_000, 1_000), "the line is no crowd");
+    assert!(admits(&mut far, 50.0, 1_000, 1_000), "distance is no crowd");
 }
 
 #[test]
@@ -412,10 +412,10 @@ fn the_wait_follows_the_speed_of_the_server_and_a_stall_is_not_slowness() {
     is(&pacer, FASTEST);
 }
 
-/// A server at the end of a line, and what it does with checks that are offered. Time passes in steps
+/// A server at the end of a network path, and what it does with checks that are offered. Time passes in steps
 /// of 0.1 ms.
 struct Simulation {
-    line: Duration,
+    path: Duration,
     pacer: Pacer,
     now: Instant,
     waiting: VecDeque<Instant>,
@@ -434,10 +434,10 @@ struct Counts {
 impl Simulation {
     const TIMEOUT: Duration = Duration::from_millis(50);
 
-    fn new(line: Duration) -> Self {
-        let (pacer, now) = pacer(line);
+    fn new(path: Duration) -> Self {
+        let (pacer, now) = pacer(path);
         Self {
-            line,
+            path,
             pacer,
             now,
             waiting: VecDeque::new(),
@@ -485,7 +485,7 @@ impl Simulation {
             (*undecided, left) = (*undecided - decided, left - decided);
         }
         while let Some((ticket, 0, batch)) = self.sent.front()
-            && self.now >= ticket.sent + self.line
+            && self.now >= ticket.sent + self.path
         {
             let late = |queued: &&Instant| self.now - **queued > Self::TIMEOUT;
             let late = batch.iter().filter(late).count();
@@ -520,11 +520,11 @@ fn a_load_above_the_capacity_is_answered_in_time_or_refused_at_once() {
 
 #[test]
 fn callers_that_wait_for_the_line_and_not_for_the_server_are_not_refused() {
-    for line in [1.0, 5.0, 20.0] {
-        let mut simulation = Simulation::new(ms(line));
+    for path in [1.0, 5.0, 20.0] {
+        let mut simulation = Simulation::new(ms(path));
         for more in [64, 256, 1_024, 4_096] {
             let counts = simulation.callers(more, 30);
-            assert_eq!(counts.refused, 0, "{line} ms, {more} more: {counts:?}");
+            assert_eq!(counts.refused, 0, "{path} ms, {more} more: {counts:?}");
             assert!(counts.late < counts.in_time / 100, "{counts:?}");
         }
     }

@@ -5,7 +5,7 @@
 use super::sources::AlgorithmSource;
 use tollgate_core::{
     Algorithm,
-    raw::{AlgorithmParts, LEASED_WORDS},
+    raw::{AlgorithmParts, LEASED_READING},
 };
 
 const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
@@ -16,7 +16,7 @@ pub(super) struct Part {
     /// The file of the sections that this one does not have.
     pub(super) like: Option<&'static str>,
     args: &'static [&'static str],
-    words: usize,
+    reading_len: usize,
     /// The ending of the sections that come before others.
     pub(super) variant: Option<&'static str>,
     /// A refund depends on the time until the bucket is full, as it was after the request.
@@ -49,7 +49,7 @@ impl Part {
             "ceilings" => Some(self.ceiling.to_vec()),
             "quotas" => Some([self.args, lease].concat()),
             "places" => Some(place.to_vec()),
-            "words" => Some(WORDS[..self.words].to_vec()),
+            "words" => Some(WORDS[..self.reading_len].to_vec()),
             "fits" => Some(vec!["fits"]),
             _ => None,
         }
@@ -84,10 +84,10 @@ pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
         args: source.args,
         // The last word of a leased policy is the time until missing units have lapsed, unless its
         // words are times already.
-        words: if leased {
-            LEASED_WORDS
+        reading_len: if leased {
+            LEASED_READING
         } else {
-            algorithm.words()
+            algorithm.reading_len()
         },
         variant: match form {
             Form::Capped => Some("capped"),

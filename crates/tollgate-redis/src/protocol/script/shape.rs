@@ -23,7 +23,7 @@ use tollgate_core::{
 pub struct Shape {
     id: ShapeId,
     algorithms: Box<[Algorithm]>,
-    words: usize,
+    reading_len: usize,
     /// Two for each purpose: the second one is for requests that have ceilings.
     scripts: [[OnceLock<Script>; 2]; PURPOSES],
 }
@@ -142,11 +142,11 @@ impl Shape {
 
     fn new(id: ShapeId, policies: &[Arc<Policy>]) -> Self {
         let algorithms = policies.iter().map(|policy| policy.algorithm()).collect();
-        let words = policies.iter().map(|policy| policy.words()).sum();
+        let reading_len = policies.iter().map(|policy| policy.reading_len()).sum();
         Self {
             id,
             algorithms,
-            words,
+            reading_len,
             scripts: Default::default(),
         }
     }
@@ -172,9 +172,9 @@ impl Shape {
         self.id.is_leased()
     }
 
-    /// Returns the number of words that a reply has for one subject or run, if no word is left out.
-    pub(crate) fn words(&self) -> usize {
-        self.words
+    /// Returns the number of integers that a reply has for one subject or run, if none is left out.
+    pub(crate) fn reading_len(&self) -> usize {
+        self.reading_len
     }
 
     /// Returns the number of keys on the server that a subject has.

@@ -44,10 +44,6 @@ macro_rules! reserve_options {
 }
 pub(super) use reserve_options;
 
-/// The bounds of a time to live.
-const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_secs(7 * 86_400);
-
 impl ReserveOptions {
     /// Sets the time to live.
     ///
@@ -55,9 +51,10 @@ impl ReserveOptions {
     ///
     /// Panics when it is not between 1 ms and 7 days.
     pub(super) fn set_time_to_live(&mut self, time_to_live: Duration) {
+        let (shortest, longest) = (Reservation::MIN_TIME_TO_LIVE, Reservation::MAX_TIME_TO_LIVE);
         assert!(
-            (SHORTEST..=LONGEST).contains(&time_to_live),
-            "time to live must be {SHORTEST:?} to {LONGEST:?}, got {time_to_live:?}"
+            (shortest..=longest).contains(&time_to_live),
+            "time to live must be {shortest:?} to {longest:?}, got {time_to_live:?}"
         );
         self.time_to_live = Some(time_to_live);
     }
