@@ -5,5 +5,6 @@
 //! `cargo xtask model` all of them.
 
 pub mod explorer;
+pub mod leases;
 pub mod regions;
 pub mod table;

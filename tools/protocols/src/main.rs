@@ -5,7 +5,7 @@ use std::{env, process::ExitCode, time::Instant};
 
 use tollgate_protocols::{
     explorer::{Protocol, walk},
-    regions,
+    leases, regions,
     table::{Row, Seeded},
 };
 
@@ -39,11 +39,13 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let holds = if options.with_mistakes {
-        mistakes(&regions::MISTAKES)
+        mistakes(&regions::MISTAKES) & mistakes(&leases::mistakes())
     } else if options.walks > 0 {
         walks(options.walks)
     } else {
-        rows(&regions::ROWS, &options)
+        println!("| row | what may happen | different states | steps | | seconds |");
+        println!("|---|---|---|---|---|---|");
+        rows(&regions::ROWS, &options) & rows(&leases::rows(), &options)
     };
     if holds {
         ExitCode::SUCCESS
@@ -52,10 +54,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lists all rows.
-fn names() -> impl Iterator<Item = (&'static str, bool, &'static str)> {
-    let rows = regions::ROWS.iter();
-    rows.map(|row| (row.name, row.states.is_some(), row.says))
+/// Lists all rows: their names, whether they are short, and what may happen.
+fn names() -> Vec<(&'static str, bool, &'static str)> {
+    fn of<P>(row: &Row<P>) -> (&'static str, bool, &'static str) {
+        (row.name, row.states.is_some(), row.says)
+    }
+    let mut names: Vec<_> = regions::ROWS.iter().map(of).collect();
+    names.extend(leases::rows().iter().map(of));
+    names
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Option<Options> {
@@ -66,7 +72,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--mistakes" => options.with_mistakes = true,
             "--walks" => options.walks = words.next()?.parse().ok()?,
             name => {
-                names().find(|(known, ..)| *known == name)?;
+                names().into_iter().find(|(known, ..)| *known == name)?;
                 options.rows.push(word);
             }
         }
@@ -80,8 +86,6 @@ fn rows<P: Protocol>(rows: &[Row<P>], options: &Options) -> bool {
         let is_named = options.rows.iter().any(|name| name == row.name);
         is_named || options.rows.is_empty() && (options.is_long || row.states.is_some())
     };
-    println!("| row | what may happen | different states | steps | | seconds |");
-    println!("|---|---|---|---|---|---|");
     let mut holds = true;
     for row in rows.iter().filter(is_chosen) {
         let begin = Instant::now();
