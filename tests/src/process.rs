@@ -194,6 +194,21 @@ impl Process {
         self.end(Signal::QUIT)
     }
 
+    /// Lets it stand still (SIGSTOP), until it is [resumed](Self::resume).
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("it is a process number"), signal).expect("it is our process");
+    }
+
     /// Kills it and waits until it is gone.
     pub fn kill(&mut self) {
         self.end_it();
@@ -211,8 +226,7 @@ impl Process {
         if let Ok(Some(status)) = self.child.try_wait() {
             return status;
         }
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("it is a process number"), signal).expect("it is our process");
+        self.signal(signal);
         // From here on it may be reaped, and its number be somebody else's. If it stays, `Drop`
         // kills it.
         drop(self.guard.take());

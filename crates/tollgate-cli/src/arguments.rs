@@ -5,7 +5,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        Check, Completions, Enforce, Explain, Import, Man, Peek, Reset, Simulate, Top, Who,
+        Check, Completions, Enforce, Explain, Import, Man, Peek, Reset, Rollout, Simulate, Status,
+        Top, Who,
     },
     output::Format,
 };
@@ -39,7 +40,7 @@ Examples:
 
 Exit status:
   0  done
-  1  `check` found mistakes
+  1  `check` found mistakes, `rollout` replicas with other rules
   2  a wrong argument, a file that cannot be read, a server that is away";
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Top(Top),
     Who(Who),
     Enforce(Enforce),
+    Status(Status),
+    Rollout(Rollout),
     Man(Man),
     Completions(Completions),
 }

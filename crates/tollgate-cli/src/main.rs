@@ -10,6 +10,7 @@ mod commands;
 mod failure;
 mod output;
 mod redis;
+mod replicas;
 mod rules;
 mod simulate;
 mod trace;
@@ -46,6 +47,8 @@ fn run(arguments: Arguments) -> Result<Report, Failure> {
         Command::Top(command) => command.run(format),
         Command::Who(command) => command.run(format),
         Command::Enforce(command) => command.run(format),
+        Command::Status(command) => command.run(format),
+        Command::Rollout(command) => command.run(format),
         Command::Man(command) => command.run(Arguments::command()),
         Command::Completions(command) => Ok(command.run(Arguments::command())),
     }

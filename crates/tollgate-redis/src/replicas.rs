@@ -11,11 +11,16 @@ use tollgate_core::{
     raw::{KeyParts, answer_by},
     store::{Deadline, Publication, ReplicaGroup},
 };
-use tollgate_remote::presence::{CALL_TIMEOUT, LAPSE_US, PROCESS, SUBJECT, Share};
+use tollgate_remote::presence::{
+    CALL_TIMEOUT, LAPSE_US, PROCESS, REPORT_US, ReportCall, SUBJECT, Share,
+};
 
 /// The ends of the keys: of the set of limits, and of the hash of shares. A group of replicas has
 /// 16 digits in their place.
 const ENDS: [&str; 2] = ["limits", "shares"];
+
+/// The end of the key of the set of reports.
+const ENFORCED: &str = "enforced";
 
 /// Returns the key of the set of processes of a group, or of another set beside it. `subject`
 /// stands in its hash tag.
@@ -166,4 +171,19 @@ pub(crate) async fn publish(
             "redis sent shares of enforced keys that are not valid",
         )),
     }
+}
+
+/// Keeps what this process reports to operators, in the place of what it reported before.
+pub(crate) async fn report(backend: &Backend, report: &ReportCall) -> Result<(), Error> {
+    let reply = run(backend, Script::report(), 1, |server, command| {
+        command.arg(key_text(server, &SUBJECT, ENFORCED));
+        add_time(server, command);
+        command.arg(REPORT_US);
+        command.arg(report.text.as_deref().unwrap_or_default());
+        report
+            .replaced
+            .iter()
+            .for_each(|text| _ = command.arg(text));
+    });
+    reply.await.map(drop)
 }

@@ -20,7 +20,7 @@ use tollgate_core::{
     reservation::{ReservationId, Settlement},
     store::{
         Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
-        ReplicaGroup, Spending, StoreFuture,
+        ReplicaGroup, RulesInForce, Spending, StoreFuture,
     },
 };
 use tollgate_remote::presence::Presence;
@@ -60,6 +60,7 @@ use tollgate_remote::presence::Presence;
 /// | `prefix:{outermost level}>inner levels:policy:version` | the same, for a [nested](Key::child) key |
 /// | `prefix:{key}:name:p1` | the permits of a [`Concurrency`](tollgate_core::permits::Concurrency) |
 /// | `prefix:{replicas}:group` | the random names of the processes with the same [group](tollgate_core::store::ReplicaGroup) of limits |
+/// | `prefix:{replicas}:enforced` | what each process [reports](tollgate_core::store::ReplicaReport) that it enforces |
 /// | `prefix:{replicas}:limits`, `prefix:{replicas}:shares` | the limiters that are [published](tollgate_core::LimiterBuilder::published), and the shares that operators set |
 ///
 /// # Counting replicas
@@ -417,6 +418,10 @@ impl Store for RedisStore {
 
     fn publish(&self, limits: &Publication) {
         self.0.presence.publish(&self.0, limits);
+    }
+
+    fn publish_rules(&self, rules: &RulesInForce) {
+        self.0.presence.publish_rules(&self.0, rules);
     }
 
     fn exchange(&self, group: ReplicaGroup, spending: &Spending) {

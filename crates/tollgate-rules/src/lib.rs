@@ -182,6 +182,7 @@
 //! | `tollgate_rule_units_shadow_total` | `rule` | units over the limit that passed, because the rule is in shadow mode or not enforced for the key |
 //! | `tollgate_rule_loads_total` | `outcome` | loads of rules: `succeeded` or `failed` |
 //! | `tollgate_rules_refused` | | 1 while the files are refused and older rules are in force, 0 otherwise |
+//! | `tollgate_rules_since_timestamp_seconds` | | the Unix time since which the rules in force have their content, so `time()` minus it is their age |
 //!
 //! [`RuleLimiterBuilder::denied_keys`] shows which keys are denied most.
 

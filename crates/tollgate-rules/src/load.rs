@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use crate::{Format, Limits, RuleError, RuleErrorKind, document::Node, error::Position};
+use crate::{Format, Limits, RuleError, RuleErrorKind, error::Position};
 
 /// Lists the files of a directory that have a format, by name.
 pub(crate) fn directory(path: &Path, limits: &Limits) -> Result<Vec<PathBuf>, RuleError> {
@@ -41,13 +41,13 @@ pub(crate) fn directory(path: &Path, limits: &Limits) -> Result<Vec<PathBuf>, Ru
     Ok(files)
 }
 
-/// Reads a file as a tree.
-pub(crate) fn tree(path: &Path, limits: &Limits) -> Result<Node, RuleError> {
+/// Reads a file of rules, whose name says its format.
+pub(crate) fn rules(path: &Path, limits: &Limits) -> Result<(String, Format), RuleError> {
     let Some(format) = Format::of_path(path) else {
         let message = "unknown format, expected a name that ends in .yaml, .yml, .json or .toml";
         return Err(RuleError::new(RuleErrorKind::Io, message));
     };
-    format.read(&text(path, limits)?, limits)
+    Ok((text(path, limits)?, format))
 }
 
 /// Reads a file as a text.

@@ -65,6 +65,8 @@ struct FileReport {
     compat: Option<&'static str>,
     domains: usize,
     rules: usize,
+    /// The digest by which `status` and `rollout` know the rules.
+    digest: Option<String>,
     errors: Vec<Problem>,
     /// The number of errors that are not listed.
     more_errors: usize,
@@ -140,6 +142,7 @@ impl Check {
             compat: Some(set.compat().as_str()),
             domains: set.domains().len(),
             rules: set.rules().count(),
+            digest: Some(set.digest().to_string()),
             errors: Vec::new(),
             more_errors: 0,
             warnings: warnings.iter().map(Problem::from).collect(),
@@ -164,6 +167,7 @@ impl Check {
             compat: None,
             domains: 0,
             rules: 0,
+            digest: None,
             errors: errors.iter().map(Problem::from).collect(),
             more_errors: errors.count() - errors.iter().len(),
             warnings: Vec::new(),
@@ -228,9 +232,10 @@ impl FileReport {
         let _ = match self.compat {
             Some(mode) => writeln!(
                 text,
-                "{path}: ok, {}, {}, mode {mode}",
+                "{path}: ok, {}, {}, mode {mode}, digest {}",
                 counted(self.rules, "rule"),
-                counted(self.domains, "domain")
+                counted(self.domains, "domain"),
+                self.digest.as_deref().unwrap_or_default()
             ),
             None => writeln!(
                 text,

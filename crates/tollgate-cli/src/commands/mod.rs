@@ -1,5 +1,5 @@
 //! The subcommands. Each holds its arguments and does its work.
-//! What several commands need is one floor up: `redis/`, `simulate/`, `trace/`, `watch/`.
+//! What several commands need is one floor up: `redis/`, `replicas/`, `simulate/`, `trace/`, `watch/`.
 
 mod check;
 mod enforce;
@@ -8,8 +8,10 @@ mod import;
 mod pages;
 mod peek;
 mod reset;
+mod rollout;
 mod simulate;
 mod states;
+mod status;
 mod top;
 mod who;
 
@@ -20,6 +22,8 @@ pub(crate) use import::Import;
 pub(crate) use pages::{Completions, Man};
 pub(crate) use peek::Peek;
 pub(crate) use reset::Reset;
+pub(crate) use rollout::Rollout;
 pub(crate) use simulate::Simulate;
+pub(crate) use status::Status;
 pub(crate) use top::Top;
 pub(crate) use who::Who;

@@ -233,6 +233,42 @@ impl Connection {
         self.follow::<u64>(&command).await.map(drop)
     }
 
+    pub(super) async fn reports(
+        &mut self,
+        most: usize,
+    ) -> Result<(u64, Vec<(Vec<u8>, u64)>), Failure> {
+        let mut range = redis::cmd("ZRANGE");
+        range
+            .arg(self.published("enforced"))
+            .arg(0)
+            .arg(most - 1)
+            .arg("WITHSCORES");
+        let reports: Vec<(Vec<u8>, f64)> = self.follow(&range).await?;
+        // The clock of the server that has the reports.
+        let now_us = match self.other.as_deref_mut() {
+            Some(other) => Box::pin(other.now_us()).await?,
+            None => self.now_us().await?,
+        };
+        let at = |(text, at_us): (Vec<u8>, f64)| (text, at_us as u64);
+        Ok((now_us, reports.into_iter().map(at).collect()))
+    }
+
+    pub(super) async fn counted(
+        &mut self,
+        group: &str,
+        most: usize,
+    ) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+        let mut range = redis::cmd("ZRANGE");
+        range
+            .arg(self.published(group))
+            .arg(0)
+            .arg(most - 1)
+            .arg("WITHSCORES");
+        let processes: Vec<(Vec<u8>, f64)> = self.follow(&range).await?;
+        let at = |(name, at_us): (Vec<u8>, f64)| (name, at_us as u64);
+        Ok(processes.into_iter().map(at).collect())
+    }
+
     /// Returns the key of what is published, beside the sets in which the replicas count
     /// themselves.
     fn published(&self, end: &str) -> String {

@@ -166,7 +166,7 @@ impl StateEntry {
 }
 
 /// Returns a time as text, in its two greatest units.
-fn span(time: Duration) -> String {
+pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..60 => format!("{}.{} s", seconds, time.subsec_millis() / 100),

@@ -20,7 +20,7 @@ mod table;
 mod wanted;
 
 pub(crate) use ahead::look_ahead;
-pub(crate) use entry::StateEntry;
+pub(crate) use entry::{StateEntry, span};
 pub(crate) use limits::{LimitOptions, Limits};
 pub(crate) use lookup::{KeyOptions, find};
 pub(crate) use published::{Published, PublishedLimiter};

@@ -246,6 +246,31 @@ impl Server {
         }
     }
 
+    /// Returns the reports of replicas with the times at which they came, and the time now, in
+    /// microseconds since the Unix epoch.
+    pub(crate) async fn reports(
+        &mut self,
+        most: usize,
+    ) -> Result<(u64, Vec<(Vec<u8>, u64)>), Failure> {
+        match self {
+            Self::Redis(redis) => redis.reports(most).await,
+            Self::Postgres(table) => table.reports(most).await,
+        }
+    }
+
+    /// Returns the names of the processes that are counted in a group, with the times at which they
+    /// counted themselves last, in microseconds since the Unix epoch.
+    pub(crate) async fn counted(
+        &mut self,
+        group: &str,
+        most: usize,
+    ) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+        match self {
+            Self::Redis(redis) => redis.counted(group, most).await,
+            Self::Postgres(table) => table.counted(group, most).await,
+        }
+    }
+
     /// Returns the shares that operators have set, by the names of limiters.
     pub(super) async fn shares(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
         match self {

@@ -30,6 +30,7 @@ pub(crate) struct PostgresTable {
 /// The values beside the states.
 const LIMITS: &str = "{replicas}:limits";
 const SHARES: &str = "{replicas}:shares";
+const ENFORCED: &str = "{replicas}:enforced:";
 
 impl PostgresTable {
     /// Returns the address in a URL, without user and password.
@@ -191,6 +192,37 @@ impl PostgresTable {
         Ok(lines.filter_map(text).take(most).collect())
     }
 
+    pub(super) async fn reports(
+        &mut self,
+        most: usize,
+    ) -> Result<(u64, Vec<(Vec<u8>, u64)>), Failure> {
+        let rows = self.read(ENFORCED.as_bytes(), b"", most as u64).await?;
+        let now_ms = self.read_us / 1_000;
+        let report = |row: Row| {
+            // A row that has expired stays for a while.
+            let value = Some(row.value).filter(|_| row.expires_ms > now_ms)?;
+            let at = value.iter().position(|byte| *byte == b'\t')?;
+            Some((value[at + 1..].to_vec(), micros(&value[..at])?))
+        };
+        Ok((self.read_us, rows.into_iter().filter_map(report).collect()))
+    }
+
+    pub(super) async fn counted(
+        &mut self,
+        group: &str,
+        most: usize,
+    ) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+        let lines = self.value(&format!("{{replicas}}:{group}")).await?;
+        // A time, the name and nothing.
+        let process = |line: &[u8]| {
+            let mut parts = line.split(|byte| *byte == b'\t');
+            let at_us = micros(parts.next()?)?;
+            Some((parts.next()?.to_vec(), at_us))
+        };
+        let lines = lines.split(|byte| *byte == b'\n');
+        Ok(lines.filter_map(process).take(most).collect())
+    }
+
     pub(super) async fn shares(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
         let lines = String::from_utf8_lossy(&self.value(SHARES).await?).into_owned();
         let lines = lines.lines().filter_map(|line| line.split_once('='));
@@ -215,6 +247,12 @@ impl PostgresTable {
         self.call(self.store.replace(SHARES.as_bytes(), value))
             .await
     }
+}
+
+/// Returns a time in milliseconds as microseconds.
+fn micros(millis: &[u8]) -> Option<u64> {
+    let millis: u64 = str::from_utf8(millis).ok()?.parse().ok()?;
+    Some(millis.saturating_mul(1_000))
 }
 
 /// Returns the time of a unit of a log, whose entries have their lengths before them.

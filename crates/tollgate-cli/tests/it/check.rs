@@ -11,7 +11,10 @@ fn a_correct_file_ends_with_status_0() {
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
     assert_eq!(
         run.stdout,
-        format!("{}: ok, 4 rules, 1 domain, mode native\n", file.path())
+        format!(
+            "{}: ok, 4 rules, 1 domain, mode native, digest 62ac02b2f84f9cd5\n",
+            file.path()
+        )
     );
 }
 
@@ -81,7 +84,7 @@ descriptors:
     let expected = format!(
         "warning: {path}:5: tenant without a value is never selected, because tenant=* ({path}:4) matches all its values\n\
          warning: {path}:5: replaces \"gold\", but no limit of the domain shop has that name\n\
-         {path}: ok, 2 rules, 1 domain, mode native\n"
+         {path}: ok, 2 rules, 1 domain, mode native, digest 34b37e744222574e\n"
     );
     assert_eq!(run.stdout, expected);
     assert_eq!(

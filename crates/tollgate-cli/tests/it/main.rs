@@ -12,6 +12,7 @@ mod postgres;
 mod published;
 mod readme;
 mod redis_failures;
+mod replicas;
 mod rights;
 #[cfg(target_os = "linux")]
 mod screen;

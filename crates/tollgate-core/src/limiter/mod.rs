@@ -49,7 +49,8 @@ use crate::{
         wait::queue::WaitQueues,
     },
     store::{
-        Check, CheckFuture, Concludes, Deadline, Publication, StoreFuture, answer_by, answer_to,
+        Check, CheckFuture, Concludes, Deadline, Publication, RulesInForce, StoreFuture, answer_by,
+        answer_to,
     },
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
@@ -273,6 +274,28 @@ impl Limiter {
     #[must_use]
     pub fn has_fair_shares(&self) -> bool {
         self.inner.fair_shares.is_some()
+    }
+
+    /// Shows operators that this limiter enforces these rules, as long as somebody holds a clone of
+    /// them: see [`Store::publish_rules`].
+    ///
+    /// The limiter of `tollgate-rules` calls it itself. Call it for rules of your own, from which the
+    /// policies of [`with_policies`](Self::with_policies) come.
+    ///
+    /// ```
+    /// use tollgate::{
+    ///     Limiter, MemoryStore, Policy, Quota,
+    ///     store::{RulesDigest, RulesInForce},
+    /// };
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_hour(9)));
+    /// let plans = RulesInForce::new("the table of plans");
+    /// plans.enforce(RulesDigest::new([7; 8]));
+    /// limiter.publish_rules(&plans);
+    /// assert_eq!(plans.digest().unwrap().to_string(), "0707070707070707");
+    /// ```
+    pub fn publish_rules(&self, rules: &RulesInForce) {
+        self.store().publish_rules(rules);
     }
 
     /// Returns whether both limiters decide alike on the same state.

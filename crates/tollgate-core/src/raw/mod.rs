@@ -18,6 +18,7 @@ pub use crate::{
         bytes::{ByteStates, Bytes, decide_permits},
         publication::WeakPublication,
         replicas::WeakReplicaCount,
+        rules_in_force::WeakRulesInForce,
         spending::{TOLD_EVERY, WeakSpending},
         timer::answer_by,
     },

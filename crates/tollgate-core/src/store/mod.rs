@@ -12,8 +12,10 @@ pub(crate) mod metrics;
 pub(crate) mod names;
 pub(crate) mod permits;
 pub(crate) mod publication;
+mod replica_report;
 pub(crate) mod replicas;
 pub(crate) mod reservation;
+pub(crate) mod rules_in_force;
 pub(crate) mod spending;
 mod step;
 pub(crate) mod timer;
@@ -32,8 +34,10 @@ pub use deadline::Deadline;
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{KeptPermitRequest, PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
+pub use replica_report::ReplicaReport;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};
+pub use rules_in_force::{ReportedRules, RulesDigest, RulesInForce};
 pub use spending::Spending;
 pub(crate) use spending::{Filling, Seen};
 pub(crate) use timer::{answer_by, answer_to};
@@ -308,6 +312,17 @@ pub trait Store: Send + Sync + 'static {
     fn publish(&self, limits: &Publication) {
         if let Some(inner) = self.inner() {
             inner.publish(limits);
+        }
+    }
+
+    /// Shows operators that this process enforces these rules, as long as somebody holds a clone of
+    /// them. By default, without an [inner](Self::inner) store, nothing is shown.
+    ///
+    /// The limiter of `tollgate-rules` calls this once, when it is built. What a process enforces is
+    /// its [`ReplicaReport`], which has the limits of [`publish`](Self::publish), too.
+    fn publish_rules(&self, rules: &RulesInForce) {
+        if let Some(inner) = self.inner() {
+            inner.publish_rules(rules);
         }
     }
 

@@ -38,6 +38,12 @@ impl ReplicaGroup {
         )
     }
 
+    /// Parses what `Display` writes.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let is_whole = text.len() == 16 && text.bytes().all(|sign| sign.is_ascii_hexdigit());
+        is_whole.then(|| u64::from_str_radix(text, 16).ok().map(Self))?
+    }
+
     /// Creates the group of a limiter of permits.
     pub(crate) fn of_permits(name: &str) -> Self {
         Self(!hash_name(name.as_bytes()))

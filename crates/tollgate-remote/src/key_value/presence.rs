@@ -5,7 +5,9 @@
 use std::{fmt::Write as _, num::NonZeroU32, sync::Arc};
 
 use super::{KeyValue, lanes::Lanes, values::Values};
-use crate::presence::{CALL_TIMEOUT, LAPSE_US, PROCESS, Presence, Present, SUBJECT, Share};
+use crate::presence::{
+    CALL_TIMEOUT, LAPSE_US, PROCESS, Presence, Present, REPORT_US, ReportCall, SUBJECT, Share,
+};
 use tollgate_core::{
     Error,
     raw::{
@@ -57,6 +59,19 @@ impl<K: KeyValue> Present for Lanes<K> {
             shown.iter().map(|(limiter, _)| share(limiter)).collect()
         };
         ask(self, vec![name("limits"), name("shares")], step).await
+    }
+
+    /// A report is a value of its own, so that processes do not wait for each other's writes. The
+    /// time of the call stands before it, in milliseconds.
+    async fn report(self: &Arc<Self>, report: &ReportCall) -> Result<(), Error> {
+        let text = report.text.clone();
+        let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
+            let now_ms = now_us / 1_000;
+            let stamped = |text: &String| format!("{now_ms}\t{text}").into_bytes();
+            let value = text.as_ref().map(stamped);
+            values.set(&names[0], value, now_ms + REPORT_US / 1_000);
+        };
+        ask(self, vec![name(&report.name)], step).await
     }
 
     async fn tell(

@@ -16,7 +16,7 @@ use tollgate_core::{
     reservation::{ReservationId, Settlement},
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
-        Spending, StoreFuture,
+        RulesInForce, Spending, StoreFuture,
     },
 };
 
@@ -36,6 +36,7 @@ use tollgate_core::{
 /// | a [sliding log](tollgate_core::Algorithm::SlidingLog) | each check reads and writes the whole log: keep it short |
 /// | [leased](tollgate_core::Policy::leased) policies | no limiter of them [is built](tollgate_core::LimiterBuilder::try_build) |
 /// | [counted replicas](tollgate_core::limiter::Replicas::Counted) | of a [shared](KeyValueStore::shared) store; otherwise an outage divides by no number |
+/// | what each process [reports](tollgate_core::store::ReplicaReport) that it enforces | of a shared store: in values whose names begin with `{replicas}:enforced:`, one for each store of a process |
 /// | [published](tollgate_core::LimiterBuilder::published) limits, shares set by operators | of a shared store: in the values `{replicas}:limits` and `{replicas}:shares`, a line for each limiter |
 /// | [fair shares](tollgate_core::LimiterBuilder::fair_shares) | yes; the processes of a shared store report to each other who spends much |
 /// | circuit breaker | yes: a store that is away is not asked until [`ping`](KeyValue::ping) succeeds |
@@ -246,6 +247,12 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     fn publish(&self, limits: &Publication) {
         if self.0.is_shared {
             self.0.presence.publish(&self.0, limits);
+        }
+    }
+
+    fn publish_rules(&self, rules: &RulesInForce) {
+        if self.0.is_shared {
+            self.0.presence.publish_rules(&self.0, rules);
         }
     }
 

@@ -18,7 +18,7 @@ use super::held::held;
 use tollgate_core::{
     Error, ErrorKind, Key,
     raw::{Lock, WeakReplicaCount, micros, random},
-    store::{ReplicaCount, ReplicaGroup},
+    store::{ReplicaCount, ReplicaGroup, ReplicaReport},
 };
 
 /// The most groups of a store. One call counts all of them. Limits beyond have one group together.
@@ -123,7 +123,7 @@ const FIRST: [Duration; 3] = [
 ];
 
 /// The time after which a silent process is not counted any more: four calls.
-pub const LAPSE_US: u64 = 8_000_000;
+pub const LAPSE_US: u64 = ReplicaReport::LAPSE.as_micros() as u64;
 
 /// The time that one call may take.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(1);

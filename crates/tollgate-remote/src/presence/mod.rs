@@ -1,12 +1,13 @@
 //! Processes make themselves and their limits known to each other and to operators, wherever the
 //! counts are. A task of each store does so, sets its gauges, and returns what nobody uses.
-//! The calls are those of each store. What they carry is in `counter.rs`, `exchange.rs` and
-//! `publisher.rs`.
+//! The calls are those of each store. What they carry is in `counter.rs`, `exchange.rs`,
+//! `publisher.rs` and `reporter.rs`.
 
 mod counter;
 mod exchange;
 mod held;
 mod publisher;
+mod reporter;
 
 use std::{
     future::Future,
@@ -23,13 +24,15 @@ use counter::{GroupCounter, INTERVAL, ReplicaCounter};
 use exchange::Exchange;
 pub use publisher::Share;
 use publisher::{Publications, Publisher};
+use reporter::Reporter;
+pub use reporter::{REPORT_US, ReportCall};
 use tollgate_core::{
     Error,
     raw::{
         TOLD_EVERY, metrics,
         runtime::{Background, Running},
     },
-    store::{Publication, ReplicaCount, ReplicaGroup, Spending},
+    store::{Publication, ReplicaCount, ReplicaGroup, RulesInForce, Spending},
 };
 
 /// A store whose processes make themselves known: the calls by which they do.
@@ -48,6 +51,13 @@ pub trait Present: Send + Sync + 'static {
         self: &Arc<Self>,
         limits: &[Publication],
     ) -> impl Future<Output = Result<Vec<Share>, Error>> + Send;
+
+    /// Keeps what this process reports to operators for [`REPORT_US`], in the place of what it
+    /// reported before.
+    fn report(
+        self: &Arc<Self>,
+        report: &ReportCall,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Sends the report of each group, and returns what the other processes report.
     fn tell(
@@ -75,6 +85,7 @@ pub struct Presence {
     counter: ReplicaCounter,
     publications: Publications,
     exchange: Exchange,
+    reporter: Reporter,
 }
 
 tollgate_core::debug_fields! { Presence: .. }
@@ -110,6 +121,7 @@ impl Presence {
             counter: ReplicaCounter::new(),
             publications: Publications::default(),
             exchange: Exchange::default(),
+            reporter: Reporter::default(),
         }
     }
 
@@ -132,6 +144,12 @@ impl Presence {
     /// Shows these limits to operators from now on.
     pub fn publish<S: Present>(&self, store: &Arc<S>, limits: &Publication) {
         self.publications.add(limits);
+        self.start(store, PRESENT | NOW);
+    }
+
+    /// Reports to operators that these rules are in force from now on.
+    pub fn publish_rules<S: Present>(&self, store: &Arc<S>, rules: &RulesInForce) {
+        self.reporter.add(rules);
         self.start(store, PRESENT | NOW);
     }
 
@@ -205,6 +223,7 @@ impl<S: Present> Housekeeper<S> {
             counter,
             publications,
             exchange,
+            reporter,
             ..
         } = store.presence();
         let is_new = self.running.take(NOW);
@@ -212,7 +231,8 @@ impl<S: Present> Housekeeper<S> {
         let is_present = self.running.finish(PRESENT, || {
             (groups, limits) = (counter.groups(), publications.current());
             has_reports = exchange.is_used();
-            !groups.is_empty() || !limits.is_empty() || has_reports
+            let has_rules = !reporter.rules().is_empty();
+            !groups.is_empty() || !limits.is_empty() || has_rules || has_reports
         });
         let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
         if !is_new && !is_due && is_present {
@@ -226,6 +246,15 @@ impl<S: Present> Housekeeper<S> {
             let show = self.publisher.publish(&limits, store.show(&limits));
             with_gauges(&**store, gauges_at, show).await;
             pause = pause.or(Some(INTERVAL));
+        }
+        // After the shares, so that the report has those in force.
+        if let Some(call) = reporter.next(&groups, &limits) {
+            let result = with_gauges(&**store, gauges_at, store.report(&call)).await;
+            let is_kept = reporter.ended(call, result);
+            // A withdrawal that failed is tried again.
+            if is_present || !is_kept {
+                pause = pause.or(Some(INTERVAL));
+            }
         }
         if has_reports {
             let reports = exchange.reports();

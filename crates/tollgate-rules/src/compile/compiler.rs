@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::errors::Errors;
+use super::{digest::Digests, errors::Errors};
 use crate::{
     Compat, error::Position, fair_shares::FairShares, priority::PriorityClass, rule_set::RuleNode,
     selector::Selector,
@@ -23,6 +23,8 @@ pub(crate) struct Compiler {
     pub(super) limits: crate::Limits,
     /// The files of networks that were read, or would have been.
     pub(super) lists: Vec<PathBuf>,
+    /// The digests of all texts that were read.
+    pub(super) digests: Digests,
     pub(super) selectors: Vec<Selector>,
     pub(super) nodes: Vec<RuleNode>,
 }

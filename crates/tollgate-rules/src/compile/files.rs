@@ -3,6 +3,7 @@
 //! `load.rs` and `document/`.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
@@ -11,10 +12,11 @@ use std::{
 use super::{
     builder::RuleSetBuilder,
     compiler::{Compiler, Siblings},
+    digest::Digests,
     errors::{Errors, Trail},
 };
 use crate::{
-    Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet,
+    Compat, Format, RuleError, RuleErrorKind, RuleErrors, RuleSet,
     document::{Field, Node, Scalar, Value, short},
     metrics::RuleSeries,
     names::{metric_part, stat_name},
@@ -23,18 +25,26 @@ use crate::{
     selector::Selector,
 };
 
-/// A file, or none for a text of the program, and its tree or the reason why there is none.
-pub(super) type Source = (Option<Arc<Path>>, Result<Node, RuleError>);
+/// A text of rules, its file if it comes from one, and its format. Or the reason why it could not be
+/// read.
+pub(super) struct Source<'t> {
+    pub(super) file: Option<Arc<Path>>,
+    pub(super) text: Result<(Cow<'t, str>, Format), RuleError>,
+}
 
 /// Compiles all files of a set. Notes the files of networks that they name in `lists`.
-pub(super) fn compile(
+pub(super) fn compile<'t>(
     options: &RuleSetBuilder,
-    sources: impl IntoIterator<Item = Source>,
+    sources: impl IntoIterator<Item = Source<'t>>,
     lists: &mut Vec<PathBuf>,
 ) -> Result<RuleSet, RuleErrors> {
     let mut errors = Errors::default();
-    let mut documents = Vec::new();
-    for (file, tree) in sources {
+    let (mut documents, mut digests) = (Vec::new(), Digests::default());
+    for Source { file, text } in sources {
+        let tree = text.and_then(|(text, format)| {
+            digests.add(file.as_deref(), &text);
+            format.read(&text, &options.limits)
+        });
         match tree {
             Ok(tree) => documents.push((file, tree)),
             Err(error) => errors.push(error.in_file(file.as_ref())),
@@ -48,6 +58,7 @@ pub(super) fn compile(
         #[cfg(feature = "http")]
         limits: options.limits.clone(),
         lists: Vec::new(),
+        digests,
         selectors: Vec::new(),
         nodes: Vec::new(),
     };
@@ -63,7 +74,10 @@ pub(super) fn compile(
     lists.append(&mut compiler.lists);
     compiler.errors.finish()?;
     let Compiler {
-        selectors, nodes, ..
+        selectors,
+        nodes,
+        digests,
+        ..
     } = compiler;
     let domains = domains.into_iter().map(|(name, siblings)| {
         let domain = Domain {
@@ -82,6 +96,7 @@ pub(super) fn compile(
     });
     Ok(RuleSet {
         compat,
+        digest: digests.finish(),
         domains: domains.collect(),
         selectors,
         nodes,

@@ -2,10 +2,7 @@
 //! Their options are in `builder.rs`. Files are read in `load.rs`, and their trees are checked in
 //! `files.rs` and beside it.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use super::{
     builder::RuleSetBuilder,
@@ -47,8 +44,8 @@ impl RuleSetBuilder {
     ///
     /// Fails with every mistake that was found.
     pub fn parse(&self, text: &str, format: Format) -> Result<RuleSet, RuleErrors> {
-        let tree = format.read(text, &self.limits);
-        compile(self, [(None, tree)], &mut Vec::new())
+        let text = Ok((text.into(), format));
+        compile(self, [Source { file: None, text }], &mut Vec::new())
     }
 
     /// Parses several texts as one set. A mistake is reported with the name of its text.
@@ -75,8 +72,9 @@ impl RuleSetBuilder {
         texts: impl IntoIterator<Item = (impl AsRef<Path>, &'t str, Format)>,
     ) -> Result<RuleSet, RuleErrors> {
         let sources = texts.into_iter().map(|(name, text, format)| {
-            let name: Arc<Path> = name.as_ref().into();
-            (Some(name), format.read(text, &self.limits))
+            let file = Some(name.as_ref().into());
+            let text = Ok((text.into(), format));
+            Source { file, text }
         });
         compile(self, sources, &mut Vec::new())
     }
@@ -153,11 +151,14 @@ impl RuleSetBuilder {
     fn sources(
         &self,
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
-    ) -> impl Iterator<Item = Source> {
+    ) -> impl Iterator<Item = Source<'static>> {
         paths.into_iter().map(|path| {
-            let file: Arc<Path> = path.as_ref().into();
-            let tree = load::tree(&file, &self.limits);
-            (Some(file), tree)
+            let path = path.as_ref();
+            let text = load::rules(path, &self.limits);
+            Source {
+                file: Some(path.into()),
+                text: text.map(|(text, format)| (text.into(), format)),
+            }
         })
     }
 }

@@ -9,6 +9,7 @@ mod actions;
 mod builder;
 mod compiler;
 mod descriptor;
+mod digest;
 mod errors;
 mod fair_shares;
 mod fields;

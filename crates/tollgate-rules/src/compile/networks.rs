@@ -66,6 +66,9 @@ impl Compiler {
         let path =
             directory.map_or_else(|| PathBuf::from(&*text), |directory| directory.join(&*text));
         let read = load::text(&path, &self.limits);
+        if let Ok(text) = &read {
+            self.digests.add(Some(&path), text);
+        }
         let shown = cut(&path.to_string_lossy(), 300).into_owned();
         self.lists.push(path);
         match read {

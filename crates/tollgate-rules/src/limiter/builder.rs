@@ -103,7 +103,8 @@ impl RuleLimiterBuilder {
         self
     }
 
-    /// Builds the limiter.
+    /// Builds the limiter. Operators see from now on which rules it enforces, where the store shows
+    /// it: `tollgate status` lists the [reports](tollgate::store::ReplicaReport) of all replicas.
     #[must_use]
     pub fn build(self) -> RuleLimiter {
         let limiter = |outage| {
@@ -128,6 +129,7 @@ impl RuleLimiterBuilder {
             Outage::Local { .. } => self.outage,
             _ => Outage::default(),
         };
+        default.publish_rules(self.rules.in_force());
         let name = format!("{}.exceeded", default.name());
         let exceeded = Exceeded::new(self.limits.clone().name(name));
         RuleLimiter(Arc::new(RuleLimiterInner {

@@ -14,6 +14,7 @@ mod usage;
 
 #[cfg(feature = "metrics")]
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 pub use usage::Usage;
 
@@ -43,6 +44,12 @@ impl RuleMetrics {
     pub(crate) fn record_load(&self, has_succeeded: bool) {
         #[cfg(feature = "metrics")]
         self.0.of_loads().record(has_succeeded);
+    }
+
+    /// Notes since when other rules are in force.
+    pub(crate) fn record_change(&self, at: SystemTime) {
+        #[cfg(feature = "metrics")]
+        self.0.of_loads().record_change(at);
     }
 }
 

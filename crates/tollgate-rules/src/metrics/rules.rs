@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use metrics::{Counter, Gauge, Label, Unit, counter, describe_counter, describe_gauge, gauge};
@@ -17,6 +18,7 @@ const OVER: &str = "tollgate_rule_units_over_total";
 const SHADOW: &str = "tollgate_rule_units_shadow_total";
 const LOADS: &str = "tollgate_rule_loads_total";
 const REFUSED: &str = "tollgate_rules_refused";
+const SINCE: &str = "tollgate_rules_since_timestamp_seconds";
 
 /// Bounds the names of rules that become label values of one [`Rules`](crate::Rules), over all its
 /// reloads. Further rules are counted together.
@@ -49,6 +51,7 @@ pub(super) struct LoadSeries {
     succeeded: Counter,
     failed: Counter,
     is_refused: Gauge,
+    since: Gauge,
 }
 
 impl AllSeries {
@@ -136,6 +139,11 @@ impl LoadSeries {
             Unit::Count,
             "1 while the files are refused and older rules are in force, 0 otherwise."
         );
+        describe_gauge!(
+            SINCE,
+            Unit::Seconds,
+            "The Unix time since which the rules in force have their content."
+        );
         let loads = |outcome: &'static str| {
             counter!(
                 LOADS,
@@ -146,6 +154,7 @@ impl LoadSeries {
             succeeded: loads("succeeded"),
             failed: loads("failed"),
             is_refused: gauge!(REFUSED),
+            since: gauge!(SINCE),
         }
     }
 
@@ -157,5 +166,10 @@ impl LoadSeries {
         }
         .increment(1);
         self.is_refused.set(if has_succeeded { 0.0 } else { 1.0 });
+    }
+
+    pub(super) fn record_change(&self, at: SystemTime) {
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.since.set(since.as_secs_f64());
     }
 }

@@ -8,11 +8,15 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::SystemTime,
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-use tollgate::limiter::events::{Event, Observer};
+use tollgate::{
+    limiter::events::{Event, Observer},
+    store::{RulesDigest, RulesInForce},
+};
 
 use crate::{Match, RuleErrors, RuleSet, RuleSetBuilder, Usage, metrics::RuleMetrics};
 
@@ -56,6 +60,7 @@ struct RulesInner {
     succeeded: AtomicU64,
     failed: AtomicU64,
     metrics: RuleMetrics,
+    in_force: RulesInForce,
     observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
@@ -134,16 +139,21 @@ impl Rules {
     }
 
     fn with(options: RuleSetBuilder, path: Option<PathBuf>, set: Arc<RuleSet>) -> Self {
+        let digest = set.digest();
         let rules = Self::unloaded(options, path, set);
         rules.0.succeeded.store(1, Ordering::Relaxed);
         rules.0.metrics.record_load(true);
+        rules.enforce(digest);
         rules
     }
 
     fn unloaded(options: RuleSetBuilder, path: Option<PathBuf>, set: Arc<RuleSet>) -> Self {
         let metrics = RuleMetrics::default();
+        let source = path.as_deref().map(Path::to_string_lossy);
+        let in_force = RulesInForce::new(source.unwrap_or("program".into()));
         Self(Arc::new(RulesInner {
             options,
+            in_force,
             path,
             current: ArcSwap::new(set),
             last_error: ArcSwapOption::empty(),
@@ -167,6 +177,26 @@ impl Rules {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
+    }
+
+    /// Returns what operators see of the rules: their digest, their path, and since when they are in
+    /// force.
+    ///
+    /// The limiter of the rules shows it by itself. A program that decides by other means passes it
+    /// to [`Store::publish_rules`](tollgate::Store::publish_rules).
+    ///
+    /// ```
+    /// use tollgate_rules::{Format, RuleSet, Rules};
+    ///
+    /// let rules = Rules::empty(RuleSet::builder(), None);
+    /// assert_eq!(rules.in_force().digest(), None);
+    /// rules.replace(RuleSet::parse("domain: shop", Format::Yaml)?);
+    /// assert_eq!(rules.in_force().digest(), Some(rules.current().digest()));
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    #[must_use]
+    pub fn in_force(&self) -> &RulesInForce {
+        &self.0.in_force
     }
 
     /// Sets the observer that sees [`Event::RulesReloaded`] when other rules are in force. By
@@ -286,6 +316,7 @@ impl Rules {
 
     fn record_refusal(&self, errors: &RuleErrors) {
         self.0.failed.fetch_add(1, Ordering::Relaxed);
+        self.0.in_force.refuse();
         self.0.metrics.record_load(false);
         self.log(errors);
         self.0.last_error.store(Some(Arc::new(errors.clone())));
@@ -334,8 +365,20 @@ impl Rules {
         // A caller that sees the new rules must not see the mistakes of the old files.
         self.0.last_error.store(None);
         self.0.succeeded.fetch_add(1, Ordering::Relaxed);
+        let digest = set.digest();
         self.0.current.store(set);
         self.0.metrics.record_load(true);
+        self.enforce(digest);
+    }
+
+    /// Shows that rules are in force, after they are: nobody may read of rules that no request is
+    /// decided by.
+    fn enforce(&self, digest: RulesDigest) {
+        let is_other = self.0.in_force.digest() != Some(digest);
+        self.0.in_force.enforce(digest);
+        if is_other {
+            self.0.metrics.record_change(SystemTime::now());
+        }
     }
 
     /// Logs mistakes, once until they change.

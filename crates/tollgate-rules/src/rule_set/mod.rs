@@ -6,6 +6,7 @@ pub(crate) mod level;
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use foldhash::fast::FixedState;
+use tollgate::store::RulesDigest;
 
 use crate::{
     Compat, PriorityClass, Rule, fair_shares::FairShares, rule::Origin, rule_set::level::Level,
@@ -43,6 +44,7 @@ use crate::{
 #[doc(alias = "config")]
 pub struct RuleSet {
     pub(crate) compat: Compat,
+    pub(crate) digest: RulesDigest,
     pub(crate) domains: HashMap<Box<str>, Domain, FixedState>,
     /// The keys and values of the descriptors of all domains and levels.
     pub(crate) selectors: Vec<Selector>,
@@ -78,6 +80,7 @@ impl RuleSet {
     pub(crate) fn empty(compat: Compat) -> Self {
         Self {
             compat,
+            digest: RulesDigest::new([0; 8]),
             domains: HashMap::default(),
             selectors: Vec::new(),
             nodes: Vec::new(),
@@ -88,6 +91,27 @@ impl RuleSet {
     #[must_use]
     pub fn compat(&self) -> Compat {
         self.compat
+    }
+
+    /// Returns the digest of the texts, by which operators see [which replica enforces
+    /// them](tollgate::store::ReplicaReport).
+    ///
+    /// That of one file has the first digits of its `sha256sum`. That of a directory has those of
+    /// `LC_ALL=C sha256sum *.yaml | sha256sum` within it, with all its files of rules, and behind
+    /// them the files of networks that they name. Names of directories do not matter, so that
+    /// machines may keep the rules in different places. A set without rules has the digest 0.
+    ///
+    /// ```
+    /// use tollgate_rules::{Format, RuleSet};
+    ///
+    /// // printf 'domain: shop' | sha256sum
+    /// let rules = RuleSet::parse("domain: shop", Format::Yaml)?;
+    /// assert_eq!(rules.digest().to_string(), "28460a0aa6d467ce");
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    #[must_use]
+    pub fn digest(&self) -> RulesDigest {
+        self.digest
     }
 
     /// Returns the names of the domains, in any order.

@@ -101,7 +101,7 @@ fn units_are_counted_by_the_rules_of_the_file_and_by_where_they_lie() {
         assert_eq!(units(&series, "override"), [2.0, 2.0, 0.0, 0.0, 0.0]);
         assert_eq!(
             series.len(),
-            5 * 5 + 3,
+            5 * 5 + 4,
             "no other series: {:?}",
             series.keys()
         );
@@ -136,7 +136,7 @@ fn rules_keep_their_counters_when_they_are_replaced_and_the_names_are_bounded() 
         let series = series(&snapshotter);
         assert_eq!(units(&series, "d.ten")[0], 3.0);
         assert_eq!(units(&series, "other")[0], 101.0);
-        assert_eq!(series.len(), 5 * 1_001 + 3);
+        assert_eq!(series.len(), 5 * 1_001 + 4);
     });
 }
 
@@ -147,6 +147,7 @@ fn loads_are_counted_and_refused_files_show_until_they_are_right() {
         let path = directory.path().join("rules.yaml");
         fs::write(&path, RULES).unwrap();
         let handle = Rules::load(&path).unwrap();
+        // The last one is whether the time of the last change was set since the snapshot before.
         let loads = || {
             let series = series(&snapshotter);
             let load = |name: &str| series[name];
@@ -154,17 +155,25 @@ fn loads_are_counted_and_refused_files_show_until_they_are_right() {
                 load("_loads_total outcome=succeeded"),
                 load("_loads_total outcome=failed"),
                 load("s_refused"),
+                f64::from(u8::from(load("s_since_timestamp_seconds") > 1e9)),
             ]
         };
-        assert_eq!(loads(), [1.0, 0.0, 0.0]);
+        assert_eq!(loads(), [1.0, 0.0, 0.0, 1.0]);
         fs::write(&path, "domain: [").unwrap();
         for _ in 0..2 {
             handle.reload().unwrap_err();
         }
-        assert_eq!(loads(), [0.0, 2.0, 1.0]);
+        assert_eq!(loads(), [0.0, 2.0, 1.0, 0.0]);
         fs::write(&path, RULES).unwrap();
         handle.reload().unwrap();
-        assert_eq!(loads(), [1.0, 0.0, 0.0]);
+        assert_eq!(
+            loads(),
+            [1.0, 0.0, 0.0, 0.0],
+            "equal rules are in force since before"
+        );
+        fs::write(&path, RULES.replace("10}", "11}")).unwrap();
+        handle.reload().unwrap();
+        assert_eq!(loads(), [1.0, 0.0, 0.0, 1.0]);
     });
 }
 

@@ -34,6 +34,7 @@ const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
 const PUBLISH: &str = source!("publish");
+const REPORT: &str = source!("report");
 const SPENDING: &str = source!("spending");
 
 impl Shape {
@@ -148,6 +149,12 @@ impl Script {
     /// Returns the script that shows limits to operators.
     pub(crate) fn publish() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUBLISH.to_owned()));
+        &SCRIPT
+    }
+
+    /// Returns the script by which a process reports to operators what it enforces.
+    pub(crate) fn report() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(REPORT.to_owned()));
         &SCRIPT
     }
 

@@ -84,6 +84,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ("permits", PERMITS),
         ("replicas", REPLICAS),
         ("publish", PUBLISH),
+        ("report", REPORT),
         ("spending", SPENDING),
     ];
     let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(text.to_owned())));
@@ -102,9 +103,8 @@ fn shown(name: &str) -> Option<String> {
         .iter()
         .any(|word| name.contains(word));
     match name {
-        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" | "spending.lua" => {
-            Some(name.to_owned())
-        }
+        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" | "report.lua"
+        | "spending.lua" => Some(name.to_owned()),
         _ if is_bare && name.ends_with(".check.lua") => Some(format!("standalone/{name}")),
         _ => None,
     }

@@ -1,0 +1,259 @@
+//! `tollgate status`: lists the replicas, and what each of them enforces.
+//! Reports are read in `replicas/`, and waited for by `rollout.rs`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::Args;
+use serde::Serialize;
+use tollgate::store::{Publication, ReplicaReport, ReportedRules};
+
+use super::states::run_async;
+use crate::{
+    failure::Failure,
+    output::{Format, Report, Table, shown},
+    redis::{RedisOptions, span},
+    replicas::{Replica, Snapshot, title},
+    trace::shown_time,
+};
+
+/// Lists the replicas of services, and what each of them enforces: its rules with their digest, their
+/// source and since when, and the limits of its limiters.
+///
+/// Equal rules have equal digests: `check` prints that of files. A replica reports every two seconds.
+/// One that does not is silent, and is listed for ten minutes after its last report.
+///
+/// Rules are reported by services that use files of rules, and limiters by those that publish them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tollgate status --redis redis://127.0.0.1
+  tollgate status --redis redis://127.0.0.1 --format json | jq '.replicas[].rules[].digest'")]
+pub(crate) struct Status {
+    #[command(flatten)]
+    redis: RedisOptions,
+}
+
+#[derive(Serialize)]
+struct Enforced {
+    replicas: Vec<Row>,
+    /// The processes that are counted with the replicas, and report nothing.
+    unreported: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// A replica, as programs read it.
+#[derive(Serialize)]
+struct Row {
+    host: String,
+    pid: u32,
+    process: String,
+    store: u32,
+    version: String,
+    silent_ms: u64,
+    is_silent: bool,
+    rules: Vec<RulesRow>,
+    limiters: Vec<LimiterRow>,
+    limiters_left_out: usize,
+    #[serde(skip)]
+    title: String,
+}
+
+#[derive(Serialize)]
+struct RulesRow {
+    source: String,
+    digest: Option<String>,
+    /// The time since which they are in force, in RFC 3339 by the clock of the server.
+    since: String,
+    age_ms: u64,
+    /// Newer rules are refused for this time.
+    refused_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct LimiterRow {
+    limiter: String,
+    policies: Vec<String>,
+    enforced: Option<u8>,
+}
+
+impl Status {
+    pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
+        let snapshot = run_async(async {
+            let mut server = self.redis.connect().await?;
+            Snapshot::read(&mut server).await
+        })?;
+        for warning in &snapshot.warnings {
+            eprintln!("warning: {warning}");
+        }
+        let row = |replica: &Replica| Row::new(replica, snapshot.now_us);
+        let enforced = Enforced {
+            replicas: snapshot.replicas.iter().map(row).collect(),
+            unreported: snapshot.unreported.iter().cloned().collect(),
+            warnings: snapshot.warnings,
+        };
+        Ok(Report::new(format, &enforced, || {
+            enforced.text(self.redis.prefix())
+        }))
+    }
+}
+
+impl Row {
+    fn new(replica: &Replica, now_us: u64) -> Self {
+        let report = &replica.report;
+        let at_us = now_us.saturating_sub(replica.silent.as_micros() as u64);
+        let rules = |rules: &ReportedRules| RulesRow {
+            source: rules.source.clone(),
+            digest: rules.digest.map(|digest| digest.to_string()),
+            since: shown_time(at_us.saturating_sub(rules.age.as_micros() as u64)),
+            age_ms: (rules.age + replica.silent).as_millis() as u64,
+            refused_ms: rules
+                .refused
+                .map(|refused| (refused + replica.silent).as_millis() as u64),
+        };
+        Self {
+            host: report.host.clone(),
+            pid: report.pid,
+            process: report.process.clone(),
+            store: report.store,
+            version: report.version.clone(),
+            silent_ms: replica.silent.as_millis() as u64,
+            is_silent: replica.is_silent(),
+            rules: report.rules.iter().map(rules).collect(),
+            limiters: report
+                .limits
+                .iter()
+                .map(|text| LimiterRow::new(text))
+                .collect(),
+            limiters_left_out: report.left_out,
+            title: title(report),
+        }
+    }
+
+    /// Returns what is wrong with the replica, or with its rules.
+    fn remark(&self, rules: Option<&RulesRow>) -> String {
+        let silent = Duration::from_millis(self.silent_ms);
+        let silent = self
+            .is_silent
+            .then(|| format!("silent for {}", span(silent)));
+        let refused = rules.and_then(|rules| rules.refused_ms);
+        let refused = refused.map(|millis| {
+            let refused = span(Duration::from_millis(millis));
+            format!("refuses newer rules for {refused}")
+        });
+        silent
+            .into_iter()
+            .chain(refused)
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+impl LimiterRow {
+    /// Reads the limits as they are published. Those of a newer version are shown as they stand.
+    fn new(text: &str) -> Self {
+        match text.parse::<Publication>() {
+            Ok(limits) => Self {
+                limiter: limits.name().to_owned(),
+                policies: limits.policies().iter().map(ToString::to_string).collect(),
+                enforced: limits.enforcement().map(tollgate::Enforcement::percent),
+            },
+            Err(_) => Self {
+                limiter: text
+                    .rsplit_once("; limiter ")
+                    .map_or("", |(_, name)| name)
+                    .to_owned(),
+                policies: vec![text.to_owned()],
+                enforced: None,
+            },
+        }
+    }
+
+    fn policies(&self) -> String {
+        shown(&self.policies.join("; "))
+    }
+}
+
+impl Enforced {
+    fn text(&self, prefix: &str) -> String {
+        if self.replicas.is_empty() && self.unreported.is_empty() {
+            return format!("no replica reports under the prefix {prefix}\n");
+        }
+        let mut table = Table::new([
+            "replica",
+            "version",
+            "digest",
+            "in force for",
+            "rules",
+            "remark",
+        ]);
+        for row in &self.replicas {
+            let version = shown(&row.version);
+            for rules in &row.rules {
+                let digest = rules.digest.clone().unwrap_or_else(|| "none".to_owned());
+                let age = span(Duration::from_millis(rules.age_ms));
+                let (source, remark) = (shown(&rules.source), row.remark(Some(rules)));
+                table.row([
+                    row.title.clone(),
+                    version.clone(),
+                    digest,
+                    age,
+                    source,
+                    remark,
+                ]);
+            }
+            if row.rules.is_empty() {
+                let [digest, age, source] = [const { String::new() }; 3];
+                table.row([
+                    row.title.clone(),
+                    version,
+                    digest,
+                    age,
+                    source,
+                    row.remark(None),
+                ]);
+            }
+        }
+        for process in &self.unreported {
+            let name = format!(
+                "process {}",
+                shown(&process.chars().take(8).collect::<String>())
+            );
+            let remark = "counted, and reports nothing: an older version".to_owned();
+            let [version, digest, age, source] = [const { String::new() }; 4];
+            table.row([name, version, digest, age, source, remark]);
+        }
+        table.drop_empty_columns();
+        table.text() + &self.limiters()
+    }
+
+    /// Returns a table of the limiters, and of the replicas that have each. Replicas with equal limits
+    /// share a line, so that an odd one is seen.
+    fn limiters(&self) -> String {
+        let mut have: BTreeMap<(&str, String, Option<u8>), Vec<&Row>> = BTreeMap::new();
+        for row in self.replicas.iter().filter(|row| !row.is_silent) {
+            for limiter in &row.limiters {
+                let limits = (&*limiter.limiter, limiter.policies(), limiter.enforced);
+                have.entry(limits).or_default().push(row);
+            }
+        }
+        if have.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new(["limiter", "enforced", "policies", "replicas"]);
+        for ((limiter, policies, enforced), rows) in have {
+            let enforced = enforced
+                .map(|percent| format!("{percent}%"))
+                .unwrap_or_default();
+            let mut names: Vec<_> = rows.iter().map(|row| row.title.as_str()).collect();
+            names.dedup();
+            table.row([shown(limiter), enforced, policies, names.join(", ")]);
+        }
+        table.drop_empty_columns();
+        format!("\n{}", table.text())
+    }
+}
+
+const _: () = assert!(
+    ReplicaReport::KEPT.as_secs() == 600,
+    "the help names the time"
+);
