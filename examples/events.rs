@@ -6,20 +6,23 @@
 //! ```
 //!
 //! Each customer has five requests a day. The fifth one goes beyond 80 % of them, the next three
-//! are denied. The program prints a line for each event, in place of an audit log, and one mail,
+//! are denied. The program prints a line of JSON for each event, in place of an audit log: with its
+//! output in a file, `tollgate why acme --log FILE` explains the denials. And it prints one mail,
 //! however often the customer comes near the limit and whichever instance it asks: that a customer
 //! gets one mail a day is a limit of its own, in the same store.
 //!
 //! The observer of the limiter hands the events to a task, through a queue of 1 000. When the task
 //! is slow, events are dropped and counted, and no request waits. Customers are personal data,
-//! maybe: an audit log that must not name them writes `DeniedKeys::digest` instead.
+//! maybe: an audit log that must not name them has `LogLine::with_digest`.
 //!
 //! Features: the defaults of `tollgate` and `tollgate-tower`.
+
+use std::time::SystemTime;
 
 use axum::{Router, routing::get};
 use tollgate::{
     Key, Limiter, Outage, Policy, Quota,
-    limiter::events::{self, Event, EventReceiver},
+    limiter::events::{self, Event, EventReceiver, LogLine},
 };
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{RateLimitLayer, key::Header};
@@ -32,18 +35,9 @@ const MAIL: Policy = Policy::fixed_window("mail", Quota::per_day(1));
 async fn audit(mut events: EventReceiver, mails: Limiter) {
     let mut dropped = 0;
     while let Some(event) = events.recv().await {
-        match &event {
-            Event::Denied(of) | Event::NearLimit(of) | Event::LockedOut(of) => {
-                let (key, policy) = (of.key(), of.policy().name());
-                println!(
-                    "audit: {} limiter={} policy={policy} key={}",
-                    event.name(),
-                    of.limiter(),
-                    key.encoded()
-                );
-                mail(&mails, key, policy).await;
-            }
-            other => println!("audit: {other:?}"),
+        println!("{}", LogLine::new(&event, SystemTime::now()));
+        if let Event::Denied(of) | Event::NearLimit(of) | Event::LockedOut(of) = &event {
+            mail(&mails, of.key(), of.policy().name()).await;
         }
         if events.dropped() > dropped {
             println!(

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     commands::{
         Check, Completions, Enforce, Explain, Import, Man, Peek, Reset, Rollout, Simulate, Status,
-        Top, Who,
+        Top, Who, Why,
     },
     output::Format,
 };
@@ -40,7 +40,7 @@ Examples:
 
 Exit status:
   0  done
-  1  `check` found mistakes, `rollout` replicas with other rules
+  1  `check` found mistakes, `rollout` replicas with other rules, `why` no denial
   2  a wrong argument, a file that cannot be read, a server that is away";
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Reset(Reset),
     Top(Top),
     Who(Who),
+    Why(Why),
     Enforce(Enforce),
     Status(Status),
     Rollout(Rollout),

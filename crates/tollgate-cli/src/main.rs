@@ -7,6 +7,7 @@
 
 mod arguments;
 mod commands;
+mod event_log;
 mod failure;
 mod output;
 mod redis;
@@ -46,6 +47,7 @@ fn run(arguments: Arguments) -> Result<Report, Failure> {
         Command::Reset(command) => command.run(format),
         Command::Top(command) => command.run(format),
         Command::Who(command) => command.run(format),
+        Command::Why(command) => command.run(format),
         Command::Enforce(command) => command.run(format),
         Command::Status(command) => command.run(format),
         Command::Rollout(command) => command.run(format),

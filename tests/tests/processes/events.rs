@@ -47,20 +47,13 @@ fn denials_of_two_instances() {
             .count()
     };
     for customer in ["acme", "other"] {
-        let key = format!("policy=requests key={customer}\n");
-        assert_eq!(
-            format!("{output}\n").matches(&key).count(),
-            1 + 5,
-            "{output}"
-        );
+        let key = format!(r#","key":"{customer}","policy":"requests","quota":"5/day","#);
+        assert_eq!(output.matches(&key).count(), 1 + 5, "{output}");
         assert_eq!(lines(&format!("mail: dear {customer},")), 1, "{output}");
     }
+    let events = |name: &str| output.matches(&format!(r#","event":"{name}","#)).count();
     assert_eq!(
-        (
-            lines("audit: near_limit"),
-            lines("audit: denied"),
-            lines("audit:")
-        ),
+        (events("near_limit"), events("denied"), lines("{")),
         (2, 10, 12),
         "{output}"
     );

@@ -1,5 +1,5 @@
 //! The subcommands. Each holds its arguments and does its work.
-//! What several commands need is one floor up: `redis/`, `replicas/`, `simulate/`, `trace/`, `watch/`.
+//! What several commands need is one floor up: `event_log/`, `redis/`, `replicas/`, `simulate/`, `trace/`, `watch/`.
 
 mod check;
 mod enforce;
@@ -14,6 +14,7 @@ mod states;
 mod status;
 mod top;
 mod who;
+mod why;
 
 pub(crate) use check::Check;
 pub(crate) use enforce::Enforce;
@@ -27,3 +28,4 @@ pub(crate) use simulate::Simulate;
 pub(crate) use status::Status;
 pub(crate) use top::Top;
 pub(crate) use who::Who;
+pub(crate) use why::Why;

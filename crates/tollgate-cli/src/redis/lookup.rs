@@ -74,6 +74,18 @@ enum Named {
 }
 
 impl KeyOptions {
+    /// Returns the encoded keys that the operator may mean.
+    pub(crate) fn subjects(&self, prefix: &str, limits: &Limits) -> Result<Vec<String>, Failure> {
+        Ok(match self.named(prefix, limits)? {
+            Named::States(keys) => {
+                let mut subjects: Vec<_> = keys.into_iter().map(|key| key.subject).collect();
+                subjects.dedup();
+                subjects
+            }
+            Named::Subjects(subjects) => subjects,
+        })
+    }
+
     fn named(&self, prefix: &str, limits: &Limits) -> Result<Named, Failure> {
         if let Some(rules) = limits.rules() {
             let domain = rules::domain(rules, self.domain.as_deref())?;

@@ -7,7 +7,7 @@ use std::io::{self, BufRead};
 pub(super) const MAX_BYTES: usize = 64 << 10;
 
 /// Reads lines in bounded memory.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: R,
     number: u64,
     line: Vec<u8>,
@@ -15,7 +15,7 @@ pub(super) struct Lines<R> {
 
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum TraceLine<'a> {
+pub(crate) enum TraceLine<'a> {
     /// Its bytes, without the end of the line.
     Whole(&'a [u8]),
     /// It is longer than [`MAX_BYTES`].
@@ -23,7 +23,7 @@ pub(super) enum TraceLine<'a> {
 }
 
 impl<R: BufRead> Lines<R> {
-    pub(super) fn new(reader: R) -> Self {
+    pub(crate) fn new(reader: R) -> Self {
         Self {
             reader,
             number: 0,
@@ -32,12 +32,12 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Returns the number of the last line, from 1.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Reads the next line, and returns `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<TraceLine<'_>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<TraceLine<'_>>> {
         self.line.clear();
         let (mut is_too_long, mut has_begun) = (false, false);
         loop {

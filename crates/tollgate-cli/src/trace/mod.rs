@@ -11,6 +11,7 @@ mod sorter;
 mod time;
 
 pub(crate) use fields::{Alias, Fields};
+pub(crate) use lines::{Lines, TraceLine};
 pub(crate) use reader::{Request, Skipped, Trace, TraceFormat};
 pub(crate) use sorter::Sorter;
-pub(crate) use time::shown as shown_time;
+pub(crate) use time::{parse as parse_time, shown as shown_time};

@@ -23,7 +23,7 @@ const LATEST_US: u64 = 1 << 53;
 /// It reads RFC 3339, the common log format, `2026-01-31 13:55:36` in UTC, and numbers: seconds,
 /// and from 10¹¹ on milliseconds, from 10¹⁴ on microseconds. Times before the epoch and after the
 /// year 2255 are refused.
-pub(super) fn parse(text: &str) -> Option<u64> {
+pub(crate) fn parse(text: &str) -> Option<u64> {
     read(text).filter(|micros| *micros < LATEST_US)
 }
 

@@ -61,7 +61,7 @@ impl Names {
     }
 
     /// Returns the digest of a key, as `DeniedKeys::digest` makes it.
-    fn digest(&self, subject: &str) -> Option<String> {
+    pub(crate) fn digest(&self, subject: &str) -> Option<String> {
         let Self::Digests(mac) = self else {
             return None;
         };

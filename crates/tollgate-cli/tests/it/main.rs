@@ -22,6 +22,7 @@ mod terminal;
 mod top;
 mod watch;
 mod who;
+mod why;
 
 use std::{
     ffi::OsStr,

@@ -51,6 +51,13 @@ impl<'a> PolicyState<'a> {
         self.numbers.remaining.saturating_sub(self.kept)
     }
 
+    /// Returns the units that the [priority](crate::Priority) of the check leaves to higher ones. 0 for
+    /// the highest priority.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
     /// Returns the units of the burst that are spent, by requests of every priority. In a debt that
     /// is the whole burst.
     ///

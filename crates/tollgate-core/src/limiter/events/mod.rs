@@ -7,7 +7,7 @@
 //!
 //! An [`Observer`] belongs to a limiter, and sees what layers, handlers and interceptors do with
 //! it. It is called in the task of the request, so it has to return at once. [`channel`] hands the
-//! events to a task of your own.
+//! events to a task of your own, and [`LogLine`] writes them into a log.
 //!
 //! ```
 //! use tollgate::{
@@ -35,9 +35,10 @@
 //! ```
 
 // What an event is stands here; which decision raises one is in `watch.rs`, for users' tasks there
-// is `channel.rs`.
+// is `channel.rs`, and their lines in a log are in `log.rs`.
 
 mod channel;
+mod log;
 mod watch;
 
 use std::{
@@ -51,6 +52,7 @@ use tollgate_model::{PolicyState, raw::PolicyParts};
 
 use crate::{Cost, ErrorKind, Key, Policy};
 pub use channel::{ChannelObserver, EventReceiver, channel};
+pub use log::LogLine;
 pub(crate) use watch::Watch;
 
 /// Sees the [events](Event) of a limiter. Set it with
@@ -204,6 +206,7 @@ pub struct KeyEvent<'a> {
     policy: Cow<'a, Policy>,
     cost: Cost,
     remaining: u64,
+    kept: u64,
     wait: Option<Duration>,
     degraded: Option<ErrorKind>,
 }
@@ -222,6 +225,7 @@ impl<'a> KeyEvent<'a> {
             policy: Cow::Borrowed(state.policy()),
             cost: state.cost(),
             remaining: state.remaining(),
+            kept: state.kept(),
             wait,
             degraded,
         }
@@ -265,6 +269,13 @@ impl<'a> KeyEvent<'a> {
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
+    }
+
+    /// Returns the units that the [priority](crate::Priority) of the check leaves to higher ones: it is
+    /// denied when it would spend of them. 0 for the highest priority.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// Returns how long until the same check would pass, if nobody else spends. For
