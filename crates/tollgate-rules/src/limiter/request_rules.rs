@@ -179,7 +179,7 @@ impl RequestRules {
             return Ok(StoreFuture::ready(Ok(None)));
         }
         let (limiter, domain) = (self.limiter.clone(), Arc::clone(&self.domain));
-        let is_look = check.is_look();
+        let (is_look, records_spans) = (check.is_look(), check.records_spans());
         Ok(StoreFuture::pending(async move {
             if domain.is_empty() {
                 return Err(Error::new(
@@ -189,6 +189,9 @@ impl RequestRules {
             }
             let plan = set.plan_in_layer(&domain, &descriptors, check, has_networks);
             let (verdict, charges) = limiter.decide_plan(&plan).await?;
+            if records_spans {
+                record_rule(&plan, &verdict);
+            }
             Ok(joint(&plan, &verdict, charges, limiter.0.modes, is_look))
         }))
     }
@@ -197,6 +200,25 @@ impl RequestRules {
 impl From<RequestRules> for LimiterSource {
     fn from(rules: RequestRules) -> Self {
         Self::from_decider(move |parts, check| rules.decide(parts, check))
+    }
+}
+
+/// Records the rule that denies in the span of the request, or else the first one that applies. The name
+/// is that of the file.
+#[cold]
+fn record_rule(plan: &Plan<'_>, verdict: &Verdict) {
+    let rules = || {
+        let statuses = plan.iter().zip(verdict.statuses());
+        statuses.filter_map(|(planned, status)| Some((planned.charged()?, status.code())))
+    };
+    let over = rules().find(|(_, code)| *code == Code::OverLimit);
+    if let Some((found, _)) = over.or_else(|| rules().next()) {
+        // The descriptor of a limit that the request brought along is its own.
+        let name = match found.is_override() {
+            true => "override",
+            false => found.rule().metric_name(),
+        };
+        tracing::Span::current().record("rate_limit.rule", name);
     }
 }
 

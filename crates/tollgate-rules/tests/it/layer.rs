@@ -504,3 +504,42 @@ async fn rules_are_one_of_several_tiers() {
     let untiered = send(&layer, request(&[("x-tenant", "acme")])).await;
     assert_eq!(quotas(&untiered), r#""default";q=9;w=3600"#);
 }
+
+#[tokio::test]
+async fn a_span_has_the_rule_that_denies_and_no_value_of_a_request() {
+    use tollgate_tests::Log;
+    use tracing::{Instrument, field::Empty};
+
+    let (log, _guard) = Log::of_this_thread();
+    let layer = RateLimitLayer::builder(on(tollgate::MemoryStore::new(), RULES), Global)
+        .record_spans(true)
+        .build();
+    let mut spans = Vec::new();
+    for route in ["a", "a", "never", "shadow"] {
+        let span = tracing::info_span!(
+            "request",
+            "rate_limit.decision" = Empty,
+            "rate_limit.rule" = Empty
+        );
+        let sent = send(&layer, request(&[("x-tenant", "acme"), ("x-route", route)]));
+        let _ = sent.instrument(span.clone()).await;
+        span.in_scope(|| tracing::info!("sent"));
+        let text = log.text();
+        let line = text.lines().rfind(|line| line.contains("sent")).unwrap();
+        let (_, fields) = line.split_once("request{").unwrap();
+        spans.push(fields.split("}:").next().unwrap().to_owned());
+    }
+    let of = |rule: &str, decision: &str| {
+        format!(r#"rate_limit.rule="{rule}" rate_limit.decision="{decision}""#)
+    };
+    assert_eq!(
+        spans,
+        [
+            of("d.tenant", "allowed"),
+            of("d.route", "denied"),
+            of("d.route_never", "blocked"),
+            of("d.tenant", "allowed"),
+        ]
+    );
+    assert!(!log.text().contains("acme"), "{}", log.text());
+}

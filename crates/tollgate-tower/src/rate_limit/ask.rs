@@ -163,7 +163,8 @@ impl<B: 'static> Steps<'_, B> {
             .cost_of("")
             .filter(|_| !is_estimate)
             .unwrap_or(Cost::ONE);
-        let joint_check = JointCheck::new(cost, &costs, options.enforcement.as_ref());
+        let joint_check = JointCheck::new(cost, &costs, options.enforcement.as_ref())
+            .recording(options.records_spans);
         let leave_queues = |decision| joint::leave_queues(decision, options.enforcement.clone());
         match (self.limits.deciders[at])(parts, joint_check)
             .map(|decision| leave_queues(decision).into_ready())

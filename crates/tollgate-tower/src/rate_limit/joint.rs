@@ -21,6 +21,7 @@ pub struct JointCheck {
     /// `None` for all keys.
     enforcement: Option<Enforcement>,
     is_look: bool,
+    records_spans: bool,
 }
 
 impl JointCheck {
@@ -33,7 +34,21 @@ impl JointCheck {
             customer: ranked.customer(),
             enforcement,
             is_look: false,
+            records_spans: false,
         }
+    }
+
+    /// Sets whether decisions are recorded in spans.
+    pub(super) fn recording(mut self, records_spans: bool) -> Self {
+        self.records_spans = records_spans;
+        self
+    }
+
+    /// Returns whether the layer [records spans](crate::RateLimitBuilder::record_spans): then a decider
+    /// may record more about its decision in the current one.
+    #[must_use]
+    pub fn records_spans(&self) -> bool {
+        self.records_spans
     }
 
     /// Asks what is left of all limits.

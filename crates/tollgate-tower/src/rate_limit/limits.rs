@@ -19,6 +19,7 @@ use crate::{
     rate_limit::{
         options::Options,
         source::{Decide, LimiterSource, LimiterTable, Lookup, Selector},
+        span,
     },
     rejection::{Reason, Respond},
     rpc::RpcName,
@@ -236,6 +237,9 @@ impl Limits {
         // `record_decision` logs denials, because it does so in shadow mode too.
         if !matches!(reason, Reason::Denied(_)) {
             let reason = reason.as_str();
+            if self.options.records_spans {
+                span::record_rejection(reason);
+            }
             tracing::debug!(
                 reason,
                 rpc.service = rpc.service,

@@ -28,6 +28,7 @@ mod request;
 mod request_limiter;
 pub mod reservation;
 mod source;
+mod span;
 mod state;
 
 pub use builder::RateLimitBuilder;

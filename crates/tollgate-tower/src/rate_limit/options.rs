@@ -30,6 +30,7 @@ pub(crate) struct Options {
     /// `None` for all keys.
     pub(crate) enforcement: Option<Enforcement>,
     pub(crate) exposes_decisions: bool,
+    pub(crate) records_spans: bool,
     pub(crate) rpc_name: Option<RpcNameOf>,
     pub(crate) request_limiter: Option<RequestLimiterSource>,
 }

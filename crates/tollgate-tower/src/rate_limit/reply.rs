@@ -16,12 +16,13 @@ use crate::{
     metrics::LabelIndex,
     outer_layers::OuterWait,
     rate_limit::{
-        joint::JointDecision,
+        joint::{JointDecision, Part},
         limits::{LimitRef, Profile, Steps},
         options::RequestLimiterSource,
         request::{Admission, Asked, Deferred, RequestContext, StepVerdict},
         request_limiter::RequestLimiter,
         reservation::MeteredReservation,
+        span,
     },
     rejection::{Reason, Rejection, add_headers},
 };
@@ -60,6 +61,9 @@ impl<B: 'static> Steps<'_, B> {
         let decisions = self.expose_decision(decision, parts);
         let rpc = limits.rpc_name(parts);
         limits.record_decision(profile, decision, labels, &rpc, is_shadow);
+        if options.records_spans {
+            span::record_decision(decision, is_shadow);
+        }
         if decision.is_denied() && !is_shadow {
             let reason = Reason::of_denial(decision);
             return StepVerdict::Reject(self.reject(
@@ -176,6 +180,9 @@ impl<B: 'static> Steps<'_, B> {
             if !is_shadow {
                 enforced.push((decision, profile));
             }
+        }
+        if options.records_spans {
+            record_joint(&joint);
         }
         let details = limits.details(None);
         // A denial without decisions is of no key.
@@ -408,6 +415,24 @@ impl<B: 'static> Steps<'_, B> {
                 .add_to(response.headers_mut());
         }
         response
+    }
+}
+
+/// Records the decision that the answer of several limits is: of those that are enforced and deny, the
+/// one with the longest wait.
+#[cold]
+fn record_joint(joint: &JointDecision) {
+    let place = |part: &&Part| {
+        let decision = &part.charged.decision;
+        (
+            part.is_enforced() && decision.is_denied(),
+            decision.is_denied(),
+            part.is_enforced(),
+            wait_of(decision),
+        )
+    };
+    if let Some(part) = joint.all().iter().max_by_key(place) {
+        span::record_decision(&part.charged.decision, !part.is_enforced());
     }
 }
 

@@ -29,6 +29,7 @@ mod raw_requests;
 mod reservations;
 mod responses;
 mod service;
+mod spans;
 mod stacked;
 mod state;
 mod support;

@@ -39,7 +39,7 @@ use crate::{
 /// | introduce a limit step by step | [`shadow`](Self::shadow), [`enforcement`](Self::enforcement) |
 /// | choose the header fields | [`header_format`](Self::header_format), [`header_formats`](Self::header_formats), [`quota_unit`](Self::quota_unit), [`quota_units`](Self::quota_units), [`partition_key`](Self::partition_key), [`retry_jitter`](Self::retry_jitter), [`mark_degraded`](Self::mark_degraded), [`expose_headers`](Self::expose_headers) |
 /// | build the rejection | [`respond_with`](Self::respond_with), [`responder`](Self::responder) |
-/// | tell the service, metrics and the log | [`expose_decisions`](Self::expose_decisions), [`expose_request_limiter`](Self::expose_request_limiter), [`metric_labels`](Self::metric_labels), [`rpc_name`](Self::rpc_name) |
+/// | tell the service, metrics and the log | [`expose_decisions`](Self::expose_decisions), [`expose_request_limiter`](Self::expose_request_limiter), [`record_spans`](Self::record_spans), [`metric_labels`](Self::metric_labels), [`rpc_name`](Self::rpc_name) |
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RateLimitBuilder<K, R = Problem> {
     limiters: LimiterSource,
@@ -339,6 +339,39 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// The default is `false`, because the option allocates memory for each request.
     pub fn expose_decisions(mut self, expose: bool) -> Self {
         self.options.exposes_decisions = expose;
+        self
+    }
+
+    /// Records each decision in the current `tracing` span, so that traces show it. The default is
+    /// `false`.
+    ///
+    /// The span is that of the request, as the layer around this one makes it. `tracing` records only
+    /// fields that the span declares, so declare those that you want, empty:
+    ///
+    /// | field | value |
+    /// |---|---|
+    /// | `rate_limit.decision` | `allowed`, `denied`, `shadowed`, or the [reason](crate::Reason::as_str) of a rejection without a decision |
+    /// | `rate_limit.policy` | the policy that denies, or has the least left |
+    /// | `rate_limit.rule` | the rule of a file, over `tollgate-rules` |
+    /// | `rate_limit.decided_by` | `store`, or `outage` when the [outage rule](tollgate_core::Outage) decided |
+    ///
+    /// No value is one of a client. Of several layers, the innermost is recorded last.
+    ///
+    /// ```
+    /// use tollgate_core::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::{RateLimitLayer, key::Global};
+    /// use tracing::field::Empty;
+    ///
+    /// # let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("all", Quota::per_second(9)));
+    /// let layer = RateLimitLayer::builder(limiter, Global).record_spans(true).build();
+    /// // For `TraceLayer::make_span_with` of tower-http.
+    /// let span = |_: &http::Request<()>| {
+    ///     tracing::info_span!("request", "rate_limit.decision" = Empty, "rate_limit.policy" = Empty)
+    /// };
+    /// # let _ = (layer, span);
+    /// ```
+    pub fn record_spans(mut self, record: bool) -> Self {
+        self.options.records_spans = record;
         self
     }
 
