@@ -45,7 +45,10 @@ pub mod permits {
 /// Reserves units for work whose cost is known later: see [`Limiter::reserve`].
 pub mod reservation {
     pub use crate::{
-        limiter::reservation::{Reservation, ReserveBuilder},
+        limiter::{
+            growing::{GrowingBuilder, GrowingReservation, Growth, GrowthError, Take, TakeFuture},
+            reservation::{Reservation, ReserveBuilder},
+        },
         store::reservation::{ReservationId, Settlement},
     };
 }

@@ -17,6 +17,7 @@ mod dice;
 mod in_postgres;
 pub mod leases;
 mod limiters;
+mod losing_store;
 pub mod lost_settlements;
 pub mod mixed;
 pub mod permits;
@@ -41,6 +42,7 @@ pub use leases::{
     most_above, run_lease_replica,
 };
 pub use limiters::{PATIENCE, decided, decided_at, patient_limiter, remaining, remaining_of_each};
+pub use losing_store::LosingStore;
 pub use stores::SilentStore;
 pub use subject::{
     InMemory, InRedis, START_US, Stored, Subject, integers, own_keys, reserved, state_commands,

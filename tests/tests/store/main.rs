@@ -20,6 +20,7 @@ mod events;
 mod fair_shares;
 mod faults;
 mod forgetful_server;
+mod growing;
 mod kept;
 mod key_values;
 mod late_refunds;

@@ -25,6 +25,7 @@ mod denied_keys;
 pub mod events;
 mod fair_shares;
 mod fifo;
+pub(crate) mod growing;
 mod handle;
 mod metrics;
 mod outage;

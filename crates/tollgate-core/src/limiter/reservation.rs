@@ -144,11 +144,11 @@ impl Limiter {
 /// Builds a [`Reservation`]. [`Limiter::reserve`] returns it. Await it to reserve.
 #[must_use = "nothing is reserved until the builder is awaited"]
 pub struct ReserveBuilder {
-    limiter: Limiter,
-    key: Key,
-    estimate: Costs,
-    id: Option<ReservationId>,
-    time_to_live: Duration,
+    pub(super) limiter: Limiter,
+    pub(super) key: Key,
+    pub(super) estimate: Costs,
+    pub(super) id: Option<ReservationId>,
+    pub(super) time_to_live: Duration,
     is_capped: bool,
     max_wait: Option<Duration>,
 }
@@ -206,6 +206,16 @@ impl ReserveBuilder {
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
+    }
+
+    /// Refuses a wait for turns, which a reservation that grows has not.
+    pub(super) fn refuse_wait(&self) -> Result<(), Error> {
+        match self.max_wait {
+            Some(max_wait) => Err(Error::config(format!(
+                "a reservation that grows does not wait for turns, got a wait of {max_wait:?}"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn charge(&self) -> Result<Charge, Error> {
@@ -296,7 +306,7 @@ impl IntoFuture for ReserveBuilder {
 impl LimiterInner {
     /// Settles a reservation that the store holds until `lapses`. A commit that does not reach the
     /// store is repeated in the background.
-    async fn commit(
+    pub(super) async fn commit(
         self: &Arc<Self>,
         check: Check<'_>,
         id: &ReservationId,
@@ -376,6 +386,11 @@ impl Reservation {
             id,
             decision,
         }
+    }
+
+    /// Returns the limiter that made it.
+    pub(super) fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     /// Returns whether the work may begin.

@@ -66,9 +66,22 @@ impl ReservationId {
                 "reservation id must have at least one byte, got none",
             ));
         }
+        Ok(Self::of(id))
+    }
+
+    /// Returns the id of a slice of the [growing](crate::reservation::GrowingReservation) reservation
+    /// with this id. The slices are counted from 0.
+    pub(crate) fn slice(&self, number: u64) -> Self {
+        match number {
+            0 => self.clone(),
+            _ => Self::of(format!("{self}..{number}").as_bytes()),
+        }
+    }
+
+    fn of(id: &[u8]) -> Self {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
         match str::from_utf8(id) {
-            Ok(text) if id.len() <= MAX_BYTES && id.iter().all(is_plain) => Ok(Self(text.into())),
+            Ok(text) if id.len() <= MAX_BYTES && id.iter().all(is_plain) => Self(text.into()),
             _ => {
                 let digest = Sha256::digest(id);
                 let hex: String = digest
@@ -76,7 +89,7 @@ impl ReservationId {
                     .take(DIGEST_BYTES)
                     .map(|byte| format!("{byte:02x}"))
                     .collect();
-                Ok(Self(hex.into()))
+                Self(hex.into())
             }
         }
     }

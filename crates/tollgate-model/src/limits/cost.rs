@@ -419,9 +419,32 @@ pub trait CostsParts: Sized {
     ///
     /// As [`charge`](Self::charge).
     fn give_back(&self, policies: &PolicySet, charged: ChargeRef<'_>) -> Result<Charge, Error>;
+
+    /// Returns the cost that was set for this policy by its name.
+    fn own_of(&self, policy: &Policy) -> Option<Cost>;
+
+    /// Returns the cost for policies without a cost of their own.
+    fn others(&self) -> Option<Cost>;
+
+    /// Returns the same costs, with this cost for policies that have none.
+    #[must_use]
+    fn or(self, others: Cost) -> Self;
 }
 
 impl CostsParts for Costs {
+    fn own_of(&self, policy: &Policy) -> Option<Cost> {
+        self.own(policy)
+    }
+
+    fn others(&self) -> Option<Cost> {
+        self.others
+    }
+
+    fn or(mut self, others: Cost) -> Self {
+        self.others.get_or_insert(others);
+        self
+    }
+
     #[inline]
     fn only(&self) -> Option<Cost> {
         let is_ranked = self.priority != Priority::CRITICAL || self.customer.is_some();

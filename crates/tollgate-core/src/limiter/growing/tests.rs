@@ -1,0 +1,216 @@
+//! Growing reservations over a store that is far away, in paused time. What holds on every store is in
+//! the program `store` of the tests.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep},
+};
+
+use super::{GrowingReservation, GrowthError};
+use crate::{
+    Cost, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    clock::Clock,
+    reservation::{ReservationId, Settlement},
+    store::{Check, CheckFuture, StoreFuture},
+};
+
+const AMOUNT: u64 = 1_000;
+const TRIP: Duration = Duration::from_millis(50);
+
+/// A store whose answers take a round trip, or are lost.
+#[derive(Clone)]
+struct FarStore {
+    store: MemoryStore,
+    loses: Arc<AtomicBool>,
+    reserved: Arc<AtomicU64>,
+}
+
+impl FarStore {
+    fn answer<T: Send + Unpin + 'static>(&self, answer: StoreFuture<T>) -> StoreFuture<T> {
+        let is_lost = self.loses.load(Ordering::Relaxed);
+        StoreFuture::pending(async move {
+            sleep(TRIP).await;
+            match is_lost {
+                true => Err(Error::new(ErrorKind::Timeout, "the answer is lost")),
+                false => answer.await,
+            }
+        })
+    }
+}
+
+impl Store for FarStore {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        self.store.check(check)
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.store.refund(check, decision)
+    }
+
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.store.reset(check)
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        self.reserved.fetch_add(1, Ordering::Relaxed);
+        self.answer(self.store.reserve(check, id, time_to_live))
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        self.answer(self.store.commit(check, id))
+    }
+}
+
+struct Scene {
+    limiter: Limiter,
+    store: FarStore,
+    clock: Clock,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let clock = Clock::manual(1_000_000_000);
+        let store = FarStore {
+            store: MemoryStore::builder().clock(clock.clone()).build(),
+            loses: Arc::default(),
+            reserved: Arc::default(),
+        };
+        let limiter = Limiter::builder(store.clone())
+            .policies(Policy::fixed_window("tokens", Quota::per_day(AMOUNT)))
+            .deadline(10 * TRIP)
+            .on_outage(Outage::Closed)
+            .build();
+        Self {
+            limiter,
+            store,
+            clock,
+        }
+    }
+
+    async fn grown(&self, slice: u64) -> GrowingReservation {
+        let stream = self.limiter.reserve("acme", Cost::ZERO).growing(slice);
+        stream.await.expect("a decision")
+    }
+
+    /// Returns the units that are spent when all calls have ended.
+    async fn spent(&self) -> u64 {
+        sleep(Duration::from_secs(60)).await;
+        let state = self.limiter.peek("acme").await.expect("a decision");
+        state.state("tokens").expect("a state").spent()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_over_a_distant_store_never_stops_and_calls_once_for_each_slice() {
+    for (between, slice, tokens) in [(10, 50, 400), (1, 200, 900), (40, 20, 100)] {
+        let scene = Scene::new();
+        let stream = scene.grown(slice).await;
+        let (began, between) = (Instant::now(), Duration::from_millis(between));
+        for _ in 0..tokens {
+            sleep(between).await;
+            stream.growth().take(1).await.expect("reserved");
+        }
+        assert_eq!(began.elapsed(), between * tokens, "no token waits");
+        stream.commit().await.expect("settled");
+        assert_eq!(scene.spent().await, u64::from(tokens));
+        let slices = u64::from(tokens).div_ceil(slice);
+        let calls = scene.store.reserved.load(Ordering::Relaxed);
+        assert!(
+            (slices..=slices + 1).contains(&calls),
+            "{calls} of {slices}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_comes_after_the_settlement_goes_back() {
+    let scene = Scene::new();
+    let stream = scene.grown(10).await;
+    let growth = stream.growth().clone();
+    growth.take(7).await.expect("reserved");
+    let waiting = tokio::spawn(async move { growth.take(8).await });
+    yield_now().await;
+    drop(stream);
+    // Who waits for it learns of the end.
+    let outcome = waiting.await.expect("no panic");
+    assert!(matches!(outcome, Err(GrowthError::Settled)), "{outcome:?}");
+    assert_eq!(scene.store.reserved.load(Ordering::Relaxed), 2);
+    assert_eq!(scene.spent().await, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_whose_answer_was_lost_is_charged_once_or_goes_back() {
+    for is_asked_again in [true, false] {
+        let scene = Scene::new();
+        let stream = scene.grown(10).await;
+        scene.store.loses.store(true, Ordering::Relaxed);
+        stream.growth().take(9).await.expect("reserved");
+        let lost = stream.growth().take(5).await;
+        assert!(matches!(lost, Err(GrowthError::Failed(_))), "{lost:?}");
+        scene.store.loses.store(false, Ordering::Relaxed);
+        assert_eq!(scene.spent().await, 20, "the store has charged it");
+        if is_asked_again {
+            stream.growth().take(5).await.expect("the same slice");
+            assert_eq!(
+                scene.spent().await,
+                20 + 10 * u64::from(stream.growth().reserved() > 20)
+            );
+        }
+        let counted = stream.growth().counted();
+        drop(stream);
+        assert_eq!(scene.spent().await, counted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_id_is_charged_for_no_slice_twice() {
+    let scene = Scene::new();
+    let id = ReservationId::try_new("request-7").expect("an id");
+    for _ in 0..2 {
+        let stream = scene.limiter.reserve("acme", Cost::new(3)).id(id.clone());
+        let stream = stream.growing(10).await.expect("a decision");
+        assert_eq!(stream.id(), &id);
+        stream.growth().take(20).await.expect("reserved");
+        // Its process dies, and another one repeats the request.
+        std::mem::forget(stream);
+        // The third slice was asked for in advance.
+        assert_eq!(scene.spent().await, 33);
+    }
+    // An id of a slice is an id like any other.
+    let second = id.slice(1);
+    let settled = scene.limiter.commit("acme", &second, Cost::ZERO).await;
+    assert_eq!(settled.expect("settled"), Settlement::Settled);
+    assert_eq!(scene.spent().await, 23);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_has_lapsed_stays_charged_and_may_be_spent() {
+    let scene = Scene::new();
+    let stream = scene.limiter.reserve("acme", Cost::ZERO);
+    let stream = stream.time_to_live(Duration::from_secs(5)).growing(10);
+    let stream = stream.await.expect("a decision");
+    scene.clock.advance(Duration::from_secs(6));
+    stream.growth().take(4).await.expect("reserved");
+    assert_eq!(stream.commit().await.expect("a no-op"), Settlement::Lapsed);
+    assert_eq!(scene.spent().await, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_reservation_gives_the_estimate_back() {
+    let scene = Scene::new();
+    for (counted, spent) in [(0, 0), (4, 4), (15, 19)] {
+        let stream = scene.limiter.reserve("acme", Cost::new(30)).growing(10);
+        let stream = stream.await.expect("a decision");
+        stream.growth().take(counted).await.expect("reserved");
+        assert_eq!(stream.cancel().await.expect("settled"), Settlement::Settled);
+        assert_eq!(scene.spent().await, spent);
+    }
+}
