@@ -7,7 +7,7 @@
 //! ask 'tell me' 200
 //! curl -H 'X-Api-Key: acme' http://127.0.0.1:3000/usage
 //! ask 'long story' 300 & ask 'long story' 300 & sleep 0.2; ask 'tell me' 200; wait
-//! ask 'tell me' 20000
+//! ask "long $(yes word | head -n 9900 | tr '\n' ' ')" 300
 //! HEADERS=openai cargo run --example llm_gateway
 //! HEADERS=anthropic cargo run --example llm_gateway
 //! ```
@@ -16,14 +16,17 @@
 //! says `long`. A key has 60 requests and 10 000 tokens a minute, and two streams at the same time.
 //! Its tokens come from a plan of 20 000 a day, and then from 5000 credits.
 //!
-//! The first question reserves 202 tokens: two for the prompt, and `max_tokens`. One step takes them
-//! from the minute and from the plan, or from neither. The headers say that 9798 are left. When the
-//! stream ends, it is settled at the 42 tokens that were used, and `/usage` says 9958. Press Ctrl-C in the middle of a stream: only the tokens that were sent by
-//! then are charged.
+//! Nobody knows how long an answer becomes, so its reservation grows: the first question is charged two
+//! tokens for the prompt, and a slice of 64. One step takes them from the minute and from the plan, or
+//! from neither. The headers say that 9934 are left. Each further slice is reserved before the one
+//! before is spent. When the stream ends, what is left of the slice comes back, and `/usage` says 9958.
+//! Press Ctrl-C in the middle of a stream: only the tokens that were sent by then are charged.
 //!
 //! Of the next three questions at once, the last one gets 429 with the problem document of the
-//! limit `streams`: two streams are open. It is charged nothing. The question with `max_tokens` of
-//! 20 000 gets 413, because it can never fit.
+//! limit `streams`: two streams are open. It is charged nothing. The prompt of 9901 words leaves one
+//! slice of the minute. Its stream ends there, with an event that says why, and overspends nothing. With
+//! `"wait": 60` in the question it goes on when the minute is over. A prompt of 10 000 words gets 413,
+//! because it can never fit.
 //!
 //! `HEADERS` selects the header format: `ietf`, `openai` or `anthropic`. With `openai` and
 //! `anthropic` the headers of the permits have the IETF format beside it.
@@ -40,10 +43,10 @@ use axum::{
     response::{IntoResponse, Response, Sse, sse::Event},
     routing::{get, post},
 };
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate::{Cost, Costs, Limiter, Policy, Quota, permits::Concurrency};
+use tollgate::{Costs, Limiter, Policy, Quota, permits::Concurrency, reservation::GrowthError};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected,
@@ -67,57 +70,82 @@ const WORDS: [&str; 8] = ["the", "answer", "is", "a", "stream", "of", "many", "t
 const SHORT: usize = 40;
 const PAUSE: Duration = Duration::from_millis(25);
 
+/// The tokens that are reserved at a time: those of two seconds.
+const SLICE: u64 = 64;
+
 #[derive(Deserialize)]
 struct Question {
     prompt: String,
     max_tokens: u64,
+    /// The seconds for which the stream waits at the limit, instead of ending.
+    #[serde(default)]
+    wait: u64,
 }
 
-/// Stands for a model: streams tokens, and counts each one as it is sent.
+/// Stands for a model: streams tokens, and counts each one before it is sent. When no slice is left,
+/// the last event says so.
 fn answer(
     question: &Question,
-    meter: &Meter,
+    meter: Meter,
 ) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
-    let tokens = meter.clone();
     let most = usize::try_from(question.max_tokens).unwrap_or(usize::MAX);
     let most = if question.prompt.contains("long") {
         most
     } else {
         most.min(SHORT)
     };
-    let words = stream::iter(WORDS.into_iter().cycle().take(most)).then(move |word| {
-        let tokens = tokens.clone();
+    let wait = Duration::from_secs(question.wait);
+    let words = WORDS.into_iter().cycle().take(most);
+    stream::unfold(Some(words), move |words| {
+        let meter = meter.clone();
         async move {
+            let mut words = words?;
+            let Some(word) = words.next() else {
+                return Some((Ok(Event::default().data("[DONE]")), None));
+            };
             tokio::time::sleep(PAUSE).await;
-            tokens.add(1);
-            Ok(Event::default().data(word))
+            match count(&meter, wait).await {
+                Ok(()) => Some((Ok(Event::default().data(word)), Some(words))),
+                Err(error) => Some((Ok(end(&error)), None)),
+            }
         }
-    });
-    words.chain(stream::iter([Ok(Event::default().data("[DONE]"))]))
+    })
 }
 
-/// Reserves the tokens that the answer can have at most, and settles those that it had.
+/// Counts a token, as soon as it is reserved.
+async fn count(meter: &Meter, wait: Duration) -> Result<(), GrowthError> {
+    match meter.growth() {
+        Some(growth) => growth.take(1).wait(wait).await,
+        None => meter.take(1).await,
+    }
+}
+
+/// Returns the last event of a stream that the limit has ended.
+fn end(error: &GrowthError) -> Event {
+    let retry_after = error.retry_after().map(|after| after.as_secs() + 1);
+    let reason = json!({ "finish_reason": "rate_limit", "message": error.to_string(), "retry_after": retry_after });
+    Event::default().event("end").data(reason.to_string())
+}
+
+/// Reserves the prompt and the first slice of the answer. The stream reserves the others.
 async fn chat(
     State(limiter): State<HandlerLimiter<Body>>,
     mut request: Parts,
     Json(question): Json<Question>,
 ) -> Result<Response, Rejected<Body>> {
-    let prompt_tokens = question.prompt.split_whitespace().count() as u64;
-    let tokens = prompt_tokens.saturating_add(question.max_tokens);
     // The policies that are named are charged in full. The plan and the credits share the tokens.
-    let estimate = Costs::cascading(tokens)
-        .with("tokens", tokens)
-        .with("requests", Cost::ONE);
+    let costs = |requests: u64, tokens: u64| {
+        Costs::cascading(tokens)
+            .with("tokens", tokens)
+            .with("requests", requests)
+    };
+    let prompt = question.prompt.split_whitespace().count() as u64;
     let key = api_key(&request.headers);
-    let (admitted, reservation) = limiter.reserve(&mut request, key, estimate).await?;
-
-    // The prompt is charged, whatever becomes of the answer. The meter counts tokens, and one request
-    // is one request.
-    reservation.meter().add(prompt_tokens);
-    if let Some(requests) = reservation.meter().counter("requests") {
-        requests.set(1);
-    }
-    let stream = Sse::new(answer(&question, reservation.meter()));
+    let (admitted, reservation) = limiter
+        .reserve(&mut request, key, costs(1, prompt))
+        .growing(costs(0, SLICE))
+        .await?;
+    let stream = Sse::new(answer(&question, reservation.meter().clone()));
     let response = admitted.complete(stream.into_response());
     Ok(guard_response(response, reservation).into_response())
 }

@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use tollgate_core::{Cost, Costs, Policy, PolicySet};
+use tollgate_core::{
+    Cost, Costs, Policy, PolicySet,
+    reservation::{Growth, GrowthError},
+};
 
 /// Counts the units that a request costs, while the service works on it.
 ///
@@ -24,6 +27,12 @@ use tollgate_core::{Cost, Costs, Policy, PolicySet};
 ///
 /// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at
 /// `u64::MAX - 1` instead of overflowing.
+///
+/// The meter of a reservation that [grows](crate::rate_limit::reservation::ReservationBuilder::growing)
+/// has one count, of the units of its slices, and counts nothing that is not reserved. Call
+/// [`take`](Self::take) before units leave. [`add`](Self::add), for units that have left already,
+/// counts as many as are reserved, and the rest is not charged. Counters of policies that do not grow
+/// count nothing then: these are charged the estimate.
 ///
 /// ```
 /// use tollgate::{Cost, Costs, Policy, PolicySet, Quota};
@@ -57,6 +66,8 @@ pub struct Counter {
 
 struct Counts {
     policies: Option<PolicySet>,
+    /// What counts instead, for a reservation that grows.
+    growth: Option<Growth>,
     /// The first count is for all policies that have no count of their own, which follow.
     each: [Count; 1 + PolicySet::MAX_POLICIES],
 }
@@ -109,24 +120,81 @@ impl Meter {
     /// Creates a meter with one count, which is for all policies.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_policies(None)
+        Self::with_policies(None, None)
     }
 
     /// Creates a meter that also has a count for each policy of a set.
     #[must_use]
     pub fn for_policies(policies: &PolicySet) -> Self {
-        Self::with_policies(Some(policies.clone()))
+        Self::with_policies(Some(policies.clone()), None)
     }
 
-    fn with_policies(policies: Option<PolicySet>) -> Self {
+    /// Creates the meter of a reservation that grows.
+    pub(crate) fn growing(policies: &PolicySet, growth: Growth) -> Self {
+        Self::with_policies(Some(policies.clone()), Some(growth))
+    }
+
+    fn with_policies(policies: Option<PolicySet>, growth: Option<Growth>) -> Self {
         let counts = Counts {
             policies,
+            growth,
             each: [const { Count::new() }; 1 + PolicySet::MAX_POLICIES],
         };
         Self(Counter {
             counts: Some(Arc::new(counts)),
             at: 0,
         })
+    }
+
+    /// Counts units before they leave: as soon as they are reserved, where the reservation grows, and at
+    /// once elsewhere.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use http_body_util::BodyExt;
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::{Meter, RateLimitLayer, key::Global};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(1_000)));
+    /// let layer = RateLimitLayer::builder(limiter.clone(), Global)
+    ///     .reserve(|_request| [("tokens", 12)]) // The prompt.
+    ///     .growing([("tokens", 256)])
+    ///     .build();
+    /// let service = layer.layer(service_fn(|request: Request<()>| async move {
+    ///     let meter = request.extensions().get::<Meter>().unwrap();
+    ///     let mut answer = String::new();
+    ///     // The model never ends, and the limit does.
+    ///     while meter.take(1).await.is_ok() {
+    ///         answer.push('a');
+    ///     }
+    ///     Ok::<_, std::convert::Infallible>(Response::new(answer))
+    /// }));
+    /// let response = service.oneshot(Request::new(())).await.unwrap();
+    /// let answer = response.into_body().collect().await.unwrap().to_bytes();
+    /// assert_eq!(answer.len(), 3 * 256); // The fourth slice does not fit beside the prompt.
+    /// assert_eq!(limiter.peek("all").await.unwrap().state("tokens").unwrap().remaining(), 220);
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Growth::take`]. Nothing was counted then. [`growth`](Self::growth) has a call that waits.
+    pub async fn take(&self, units: u64) -> Result<(), GrowthError> {
+        match self.growth() {
+            Some(growth) => growth.take(units).await,
+            None => {
+                self.add(units);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns what counts the units of a reservation that grows. `None` for any other reservation.
+    #[must_use]
+    pub fn growth(&self) -> Option<&Growth> {
+        self.0.counts.as_ref()?.growth.as_ref()
     }
 
     /// Adds units to the count for all policies that have no count of their own.
@@ -226,22 +294,49 @@ impl Counts {
 impl Counter {
     /// Adds units.
     pub fn add(&self, units: u64) {
-        if let Some(counts) = &self.counts {
-            counts.each[self.at].add(units);
+        match (&self.counts, self.growth()) {
+            (_, Some(growth)) => {
+                let counted = growth.take_up_to(units);
+                if counted < units {
+                    tracing::debug!(
+                        units,
+                        counted,
+                        "units were counted that no slice has: they are not charged"
+                    );
+                }
+            }
+            (Some(counts), None) if counts.growth.is_none() => counts.each[self.at].add(units),
+            _ => {}
         }
     }
 
-    /// Sets the count.
+    /// Sets the count. That of a reservation that grows is only raised.
     pub fn set(&self, units: u64) {
-        if let Some(counts) = &self.counts {
-            counts.each[self.at].set(units);
+        match (&self.counts, self.growth()) {
+            (_, Some(growth)) => self.add(units.saturating_sub(growth.counted())),
+            (Some(counts), None) if counts.growth.is_none() => counts.each[self.at].set(units),
+            _ => {}
         }
+    }
+
+    /// Returns what counts instead, if this counter is of a policy that grows.
+    fn growth(&self) -> Option<&Growth> {
+        let counts = self.counts.as_ref()?;
+        let grows = |growth: &&Growth| {
+            let own = self.at.checked_sub(1);
+            own.and_then(|at| counts.names().nth(at))
+                .is_none_or(|name| growth.grows(name))
+        };
+        counts.growth.as_ref().filter(grows)
     }
 
     /// Returns the count. `None` when nothing was counted.
     #[must_use]
     pub fn get(&self) -> Option<u64> {
-        self.counts.as_ref()?.each[self.at].get()
+        match self.growth() {
+            Some(growth) => Some(growth.counted()),
+            None => self.counts.as_ref()?.each[self.at].get(),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The example of a language model: estimates, settlement at the end of a stream, clients that hang
-//! up, streams at the same time, header formats.
+//! The example of a language model: slices, settlement at the end of a stream, streams that the limit
+//! ends, clients that hang up, streams at the same time, header formats.
 
 use std::{io::BufRead, net::SocketAddr, time::Duration};
 
@@ -109,7 +109,7 @@ fn reservations() {
             .find_map(|line| line.strip_prefix("ratelimit: "))
             .expect("a state");
         assert!(
-            state.contains(r#""tokens";r=9798;t="#) && state.contains(r#""streams";r=1"#),
+            state.contains(r#""tokens";r=9934;t="#) && state.contains(r#""streams";r=1"#),
             "{state}"
         );
         assert!(
@@ -134,18 +134,29 @@ fn reservations() {
         // The whole story would take two minutes.
         hang_up_after(gateway.ask_for_story("impatient", 5_000), 3);
         wait::until("the settlement of a stream that was left", PATIENCE, || {
-            gateway.used("impatient") < 5_002
+            gateway.used("impatient") < 66
         });
         let used = gateway.used("impatient");
         assert!(used >= 5, "{used}");
 
-        let never = gateway.ask("greedy", 20_000);
+        let words = |count| "long ".repeat(count);
+        let never = gateway.prompt("greedy", &words(10_000), 1);
         assert!(
             never.status == 413 && !never.head.contains("retry-after"),
             "{}",
             never.head
         );
         assert_eq!(gateway.used("greedy"), 0);
+
+        // One slice is left, so the stream ends there, and not in a debt.
+        let edge = gateway.prompt("edge", &words(9_900), 300);
+        assert_eq!(edge.status, 200, "{}", edge.head);
+        let text = edge.text();
+        let (tokens, end) = text.split_once("event: end").expect("a last event");
+        assert_eq!(tokens.matches("data:").count(), 64, "{text}");
+        assert!(end.contains(r#""finish_reason":"rate_limit""#), "{end}");
+        assert!(end.contains("rate limit tokens exceeded"), "{end}");
+        assert_eq!(gateway.used("edge"), 9_964);
 
         // Two streams are open. The third one is charged nothing.
         let streams = [
@@ -180,14 +191,14 @@ fn headers_have_the_format_of_the_service_that_is_simulated() {
             "openai",
             [
                 "x-ratelimit-remaining-requests: 59",
-                "x-ratelimit-remaining-tokens: 9798",
+                "x-ratelimit-remaining-tokens: 9934",
             ],
         ),
         (
             "anthropic",
             [
                 "anthropic-ratelimit-requests-remaining: 59",
-                "anthropic-ratelimit-tokens-remaining: 9798",
+                "anthropic-ratelimit-tokens-remaining: 9934",
             ],
         ),
     ] {

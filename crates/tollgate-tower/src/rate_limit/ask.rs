@@ -13,7 +13,6 @@ use http::request::Parts;
 use tollgate_core::{
     Cost, Costs, Decision, Error, Key, Limiter, Policy, Priority,
     limiter::{Limited, LimiterFuture, leave_queues},
-    reservation::Reservation,
     store::{CheckFuture, StoreFuture},
 };
 
@@ -29,7 +28,7 @@ use crate::{
         options::{CostOf, NetworkOptions},
         request::{Admission, Asked, RequestContext, Step, StepVerdict},
         request_limiter::RequestLimiter,
-        reservation::ReserveOptions,
+        reservation::{HeldReservation, ReserveOptions},
         source::{Selector, Target},
     },
     rejection::Reason,
@@ -201,7 +200,7 @@ impl<B: 'static> Steps<'_, B> {
             (None, None) => Cost::ONE,
             (Some(CostOf::One(cost)), None) => cost(parts),
             (Some(CostOf::Estimate(_, options)), _) => {
-                return self.reserve(limits.costs(parts), *options, limit, key, parts);
+                return self.reserve(limits.costs(parts), options.clone(), limit, key, parts);
             }
             _ => return self.charge_costs(limits.costs(parts), limit, key, parts),
         };
@@ -395,13 +394,13 @@ impl Limit<'_> {
         options: ReserveOptions,
         max_wait: Option<Duration>,
         is_shadow: bool,
-    ) -> StoreFuture<Reservation> {
+    ) -> StoreFuture<HeldReservation> {
         let reservation = options.reserve(self.limiter, key, estimate, max_wait);
         if !self.profile.has_queue || is_shadow {
             return reservation;
         }
         let is_in_process = self.limiter.is_in_process();
-        let cancel = move |reservation: Reservation| {
+        let cancel = move |reservation: HeldReservation| {
             in_background(is_in_process, async move {
                 if let Err(error) = reservation.cancel().await {
                     tracing::debug!(%error, "a refund failed");

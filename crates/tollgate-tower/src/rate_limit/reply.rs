@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate_core::{Cost, Decision, Error, ErrorKind, reservation::Reservation};
+use tollgate_core::{Cost, Decision, Error, ErrorKind};
 
 use crate::{
     charge::{Charged, UnsettledCharge},
@@ -21,7 +21,7 @@ use crate::{
         options::RequestLimiterSource,
         request::{Admission, Asked, Deferred, RequestContext, StepVerdict},
         request_limiter::RequestLimiter,
-        reservation::MeteredReservation,
+        reservation::{HeldReservation, MeteredReservation},
         span,
     },
     rejection::{Reason, Rejection, add_headers},
@@ -133,11 +133,15 @@ impl<B: 'static> Steps<'_, B> {
     #[inline(never)]
     pub(super) fn judge_reservation(
         self,
-        result: Result<Reservation, Error>,
+        result: Result<HeldReservation, Error>,
         context: &mut RequestContext,
         parts: &mut Parts,
     ) -> StepVerdict<B> {
-        let mut verdict = self.judge(result.as_ref().map(Reservation::decision), context, parts);
+        let mut verdict = self.judge(
+            result.as_ref().map(HeldReservation::decision),
+            context,
+            parts,
+        );
         if let StepVerdict::Admit(admission) = &mut verdict {
             let limiter = context.limit.get(&self.limits.fixed).limiter;
             let reservation = MeteredReservation::new(limiter, result.ok());

@@ -7,7 +7,6 @@ use http::Response;
 use tollgate_core::{
     Key,
     limiter::LimiterFuture,
-    reservation::Reservation,
     store::{CheckFuture, StoreFuture},
 };
 
@@ -18,7 +17,11 @@ use crate::{
     headers::HeaderUpdate,
     key::Extraction,
     metrics::LabelIndex,
-    rate_limit::{joint::JointFuture, limits::LimitRef, reservation::MeteredReservation},
+    rate_limit::{
+        joint::JointFuture,
+        limits::LimitRef,
+        reservation::{HeldReservation, MeteredReservation},
+    },
 };
 
 /// Says what happens to a request next.
@@ -35,7 +38,7 @@ pub enum Step {
     /// The store has not answered yet.
     Check(CheckFuture, RequestContext),
     /// The store has not answered to a reservation yet. Boxed, because few layers reserve.
-    Reserve(Box<(StoreFuture<Reservation>, RequestContext)>),
+    Reserve(Box<(StoreFuture<HeldReservation>, RequestContext)>),
     /// Several limits have not decided yet.
     Decide(JointFuture),
 }

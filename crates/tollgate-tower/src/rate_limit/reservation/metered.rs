@@ -4,10 +4,11 @@
 
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Cost, Costs, Decision, Error, Limiter,
+    Cost, Costs, Decision, Error, ErrorKind, Limiter,
     reservation::{Reservation, Settlement},
 };
 
+use super::HeldReservation;
 use crate::{
     Meter,
     body::{BodyEnd, BodyGuard},
@@ -21,6 +22,9 @@ use crate::{
 /// As a [`BodyGuard`], it is settled when the body of the response ends, fails or is dropped.
 /// Dropping it elsewhere settles it too.
 ///
+/// One that [grows](super::HandlerReserve::growing) settles at the estimate and what the meter has
+/// counted, also when that is nothing.
+///
 /// The cost is committed to a store outside the process in the background, in the tokio runtime in
 /// which the reservation was made, and [repeated](Reservation::commit) while the store is away. The
 /// estimate stays charged if there is no runtime.
@@ -30,7 +34,7 @@ use crate::{
 #[must_use = "dropping the reservation settles it"]
 pub struct MeteredReservation {
     /// `None` once it is settled, and for a request that was admitted without a reservation.
-    reservation: Option<Reservation>,
+    reservation: Option<HeldReservation>,
     meter: Meter,
     is_in_process: bool,
     /// The runtime of the commits to a store outside the process.
@@ -39,14 +43,19 @@ pub struct MeteredReservation {
 
 impl MeteredReservation {
     /// Joins a reservation with a new meter. A denied one holds nothing.
-    pub(crate) fn new(limiter: &Limiter, reservation: Option<Reservation>) -> Self {
-        let reservation = reservation.filter(Reservation::is_allowed);
+    pub(crate) fn new(limiter: &Limiter, reservation: Option<HeldReservation>) -> Self {
+        let reservation = reservation.filter(|held| held.decision().is_allowed());
         let policies = reservation
             .as_ref()
             .map_or(limiter.policies(), |held| held.decision().policies());
         let is_in_process = limiter.is_in_process();
         Self {
-            meter: Meter::for_policies(policies),
+            meter: match &reservation {
+                Some(HeldReservation::Growing(held)) => {
+                    Meter::growing(policies, held.growth().clone())
+                }
+                _ => Meter::for_policies(policies),
+            },
             reservation,
             is_in_process,
             runtime: if is_in_process {
@@ -69,7 +78,7 @@ impl MeteredReservation {
     /// admitted without a reservation.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
-        self.reservation.as_ref().map(Reservation::decision)
+        self.reservation.as_ref().map(HeldReservation::decision)
     }
 
     /// Settles the reservation now, at this cost instead of the one that the meter has counted.
@@ -79,26 +88,63 @@ impl MeteredReservation {
     /// # Errors
     ///
     /// Fails as [`Reservation::commit`] does. The estimate stays charged then.
+    ///
+    /// [`ErrorKind::Unsupported`] for a reservation that grows, which is settled at what was counted:
+    /// call [`finish`](Self::finish).
     pub async fn commit(mut self, costs: impl Into<Costs>) -> Result<Settlement, Error> {
         match self.reservation.take() {
-            Some(reservation) => reservation.commit(costs).await,
+            Some(HeldReservation::Estimate(reservation)) => reservation.commit(costs).await,
+            Some(HeldReservation::Growing(_)) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "a reservation that grows is settled at what its meter has counted",
+            )),
             None => Ok(Settlement::Lapsed),
         }
     }
 
-    /// Settles the reservation at what was counted. Only the first call has an effect.
-    fn settle(&mut self) {
-        let Some(reservation) = self.reservation.take() else {
-            return;
-        };
+    /// Settles the reservation now at what the meter has counted, and returns when the store has
+    /// answered.
+    ///
+    /// Returns [`Settlement::Lapsed`] for a request that was admitted without a reservation. Where
+    /// nothing was counted, an estimate stays charged, and [`Settlement::Settled`] is returned.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Reservation::commit`] does, which is then repeated in the background.
+    pub async fn finish(mut self) -> Result<Settlement, Error> {
+        match self.reservation.take() {
+            Some(HeldReservation::Estimate(reservation)) => match self.counted(&reservation) {
+                Some(costs) => reservation.commit(costs).await,
+                None => Ok(Settlement::Settled),
+            },
+            Some(HeldReservation::Growing(reservation)) => reservation.commit().await,
+            None => Ok(Settlement::Lapsed),
+        }
+    }
+
+    /// Returns the costs that the meter has counted. `None` when it has counted nothing.
+    fn counted(&self, reservation: &Reservation) -> Option<Costs> {
         if !self.meter.has_counted() {
-            return;
+            return None;
         }
         // The count for all policies is the sum of costs that cascade.
         let sum = self.meter.sum().filter(|_| reservation.cascades());
-        let costs = sum.unwrap_or_else(|| self.meter.costs(charged(reservation.decision())));
-        let _runtime = self.runtime.as_ref().map(Handle::enter);
-        in_background(self.is_in_process, commit(reservation, costs));
+        Some(sum.unwrap_or_else(|| self.meter.costs(charged(reservation.decision()))))
+    }
+
+    /// Settles the reservation at what was counted. Only the first call has an effect.
+    fn settle(&mut self) {
+        match self.reservation.take() {
+            Some(HeldReservation::Estimate(reservation)) => {
+                if let Some(costs) = self.counted(&reservation) {
+                    let _runtime = self.runtime.as_ref().map(Handle::enter);
+                    in_background(self.is_in_process, commit(reservation, costs));
+                }
+            }
+            // It settles itself, in the runtime in which it was made.
+            Some(HeldReservation::Growing(reservation)) => drop(reservation),
+            None => {}
+        }
     }
 }
 

@@ -19,6 +19,10 @@
 //! estimate. If the estimate [cascades](tollgate_core::Costs::cascading), set the count for all policies
 //! to the sum. The meter of an [exempt](crate::RateLimitBuilder::exempt) request counts nothing.
 //!
+//! A reservation that [grows](ReservationBuilder::growing) is charged slice by slice while the meter
+//! counts. It settles at the estimate and what was counted, also when nothing was, and never leaves a
+//! debt.
+//!
 //! Units that are counted after the end are not charged. For work that goes on after the client has
 //! left, reserve with a [`HandlerLimiter`](crate::HandlerLimiter), and keep the
 //! [`MeteredReservation`] in the task.
@@ -26,11 +30,13 @@
 // Charges that are only refunded after the response need no reservation: those are in `charge.rs`.
 
 mod handler;
+mod held;
 mod layer;
 mod metered;
 mod options;
 
 pub use handler::HandlerReserve;
+pub(crate) use held::HeldReservation;
 pub use layer::{ReservationBuilder, ReservationLayer, Reserve};
 pub use metered::MeteredReservation;
 pub(crate) use options::{EstimateOf, ReserveOptions};

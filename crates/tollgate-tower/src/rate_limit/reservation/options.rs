@@ -6,14 +6,18 @@ use std::time::Duration;
 use http::request::Parts;
 use tollgate_core::{Costs, Key, Limiter, reservation::Reservation, store::StoreFuture};
 
+use super::HeldReservation;
+
 /// Computes the estimate of a request from its head.
 pub(crate) type EstimateOf = Box<dyn Fn(&Parts) -> Costs + Send + Sync>;
 
 /// Stores the options of reservations.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ReserveOptions {
     pub(crate) time_to_live: Option<Duration>,
     pub(crate) is_capped: bool,
+    /// What a slice is charged, if the reservation grows.
+    pub(crate) slice: Option<Costs>,
 }
 
 /// Writes the options of a builder with the field `options`.
@@ -25,6 +29,22 @@ macro_rules! reserve_options {
         /// Units that the meter counts beyond the burst are charged as a debt.
         pub fn capped(mut self) -> Self {
             self.options.is_capped = true;
+            self
+        }
+
+        /// Lets the reservation grow by slices, for a response whose length nobody knows. By default,
+        /// the estimate is all that is reserved.
+        ///
+        /// The estimate is then what is known before the response: the request, and the tokens of the
+        /// prompt. A slice is charged on top of it, and the next one before the present one is spent:
+        /// see [`ReserveBuilder::growing`](tollgate_core::reservation::ReserveBuilder::growing).
+        /// Count with [`Meter::take`](crate::Meter::take) before an item leaves. What is reserved and
+        /// not counted comes back, and no response leaves a debt.
+        ///
+        /// What cannot grow is answered as a wrong set-up is: with 500. A response keeps the limiter
+        /// with which it began.
+        pub fn growing(mut self, slice: impl Into<tollgate_core::Costs>) -> Self {
+            self.options.slice = Some(slice.into());
             self
         }
 
@@ -66,17 +86,36 @@ impl ReserveOptions {
         key: &Key,
         estimate: Costs,
         max_wait: Option<Duration>,
-    ) -> StoreFuture<Reservation> {
+    ) -> StoreFuture<HeldReservation> {
         let mut reserve = limiter.reserve(key.clone(), estimate);
-        if let Some(max_wait) = max_wait {
-            reserve = reserve.wait(max_wait);
-        }
         if let Some(time_to_live) = self.time_to_live {
             reserve = reserve.time_to_live(time_to_live);
         }
         if self.is_capped {
             reserve = reserve.capped();
         }
-        reserve.into_future()
+        match (self.slice, max_wait) {
+            (Some(slice), _) => then(
+                reserve.growing(slice).into_future(),
+                HeldReservation::Growing,
+            ),
+            (None, Some(max_wait)) => then(
+                reserve.wait(max_wait).into_future(),
+                HeldReservation::Estimate,
+            ),
+            (None, None) => then(reserve.into_future(), HeldReservation::Estimate),
+        }
+    }
+}
+
+/// Turns the answer of a store into another one. An answer that is ready stays so.
+fn then<T, U>(answer: StoreFuture<T>, to: fn(T) -> U) -> StoreFuture<U>
+where
+    T: Send + Unpin + 'static,
+    U: Send + 'static,
+{
+    match answer.into_ready() {
+        Ok(answer) => StoreFuture::ready(answer.map(to)),
+        Err(pending) => StoreFuture::pending(async move { pending.await.map(to) }),
     }
 }

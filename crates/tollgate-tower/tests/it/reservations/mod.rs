@@ -1,5 +1,6 @@
 //! Requests whose cost is settled when their response body ends.
 
+mod growing;
 mod handler;
 mod layer;
 
