@@ -43,14 +43,14 @@ use axum::{
     response::{IntoResponse, Response, Sse, sse::Event},
     routing::{get, post},
 };
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::{Costs, Limiter, Policy, Quota, permits::Concurrency, reservation::GrowthError};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected,
-    body::guard_response, key::Header,
+    body::guard_response, key::Header, metered::MeteredStream,
 };
 
 const REQUESTS: Policy = Policy::window_from_first_hit("requests", Quota::per_minute(60));
@@ -82,11 +82,11 @@ struct Question {
     wait: u64,
 }
 
-/// Stands for a model: streams tokens, and counts each one before it is sent. When no slice is left,
-/// the last event says so.
+/// Stands for a model: streams tokens, of which each is counted before it is sent. When no slice is
+/// left, the last event says so.
 fn answer(
     question: &Question,
-    meter: Meter,
+    meter: &Meter,
 ) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let most = usize::try_from(question.max_tokens).unwrap_or(usize::MAX);
     let most = if question.prompt.contains("long") {
@@ -94,30 +94,16 @@ fn answer(
     } else {
         most.min(SHORT)
     };
-    let wait = Duration::from_secs(question.wait);
-    let words = WORDS.into_iter().cycle().take(most);
-    stream::unfold(Some(words), move |words| {
-        let meter = meter.clone();
-        async move {
-            let mut words = words?;
-            let Some(word) = words.next() else {
-                return Some((Ok(Event::default().data("[DONE]")), None));
-            };
-            tokio::time::sleep(PAUSE).await;
-            match count(&meter, wait).await {
-                Ok(()) => Some((Ok(Event::default().data(word)), Some(words))),
-                Err(error) => Some((Ok(end(&error)), None)),
-            }
-        }
-    })
-}
-
-/// Counts a token, as soon as it is reserved.
-async fn count(meter: &Meter, wait: Duration) -> Result<(), GrowthError> {
-    match meter.growth() {
-        Some(growth) => growth.take(1).wait(wait).await,
-        None => meter.take(1).await,
-    }
+    // Each event has its tokens beside it.
+    let words = stream::iter(WORDS.into_iter().cycle().take(most)).then(|word| async move {
+        tokio::time::sleep(PAUSE).await;
+        (1, Event::default().data(word))
+    });
+    let done = stream::iter([(0, Event::default().data("[DONE]"))]);
+    MeteredStream::new(words.chain(done), meter, |(tokens, _)| *tokens)
+        .wait(Duration::from_secs(question.wait))
+        .end_with(|error| Some((0, end(&error))))
+        .map(|(_, event)| Ok(event))
 }
 
 /// Returns the last event of a stream that the limit has ended.
@@ -145,7 +131,7 @@ async fn chat(
         .reserve(&mut request, key, costs(1, prompt))
         .growing(costs(0, SLICE))
         .await?;
-    let stream = Sse::new(answer(&question, reservation.meter().clone()));
+    let stream = Sse::new(answer(&question, reservation.meter()));
     let response = admitted.complete(stream.into_response());
     Ok(guard_response(response, reservation).into_response())
 }

@@ -128,7 +128,7 @@ pub use interceptor::{RateLimitInterceptor, StoreNotInProcess};
 pub use method_limiters::MethodLimiters;
 pub use metric_labels::metric_labels;
 pub use services::{health_and_reflection, services};
-pub use status::{GrpcStatus, error_status, status};
+pub use status::{GrpcStatus, error_status, growth_status, status};
 #[cfg(feature = "test-util")]
 pub use tollgate_tower::test_util;
 

@@ -98,6 +98,7 @@ mod headers;
 pub mod key;
 mod labels;
 mod meter;
+pub mod metered;
 mod metrics;
 mod outer_layers;
 mod rate_limit;

@@ -13,7 +13,8 @@
 //! Both hold a message back until the store has decided, and deny messages in the middle of a
 //! stream. [`MessageCounterLayer`] only counts the messages of a response as they pass, for a cost
 //! that is [reserved](tollgate_tower::RateLimitBuilder::reserve) and settled when the response
-//! ends.
+//! ends. [`metered`](metered()) ends a stream where a reservation that
+//! [grows](tollgate_tower::metered) is denied.
 //!
 //! You need the other types of this module only to write down the type of a layer, a service or a
 //! body.
@@ -27,6 +28,7 @@ mod charge;
 mod counter;
 mod counter_layer;
 mod layer;
+mod metered;
 mod service;
 mod stream;
 
@@ -35,6 +37,7 @@ pub use charge::MessageCharge;
 pub use counter::MessageCounter;
 pub use counter_layer::{Count, CountedResponse, MessageCounterLayer, MessageCounterService};
 pub use layer::MessageLayer;
+pub use metered::{MeteredMessages, metered};
 pub use service::{MessageService, ResponseFuture};
 pub use stream::{ChargedStream, charge_stream};
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use http::{Response, StatusCode};
-use tollgate::{Decision, Error, ErrorKind};
+use tollgate::{Decision, Error, ErrorKind, reservation::GrowthError};
 use tollgate_tower::{
     Rejection, Respond,
     key::{KeyError, KeyErrorKind},
@@ -185,6 +185,17 @@ impl<H> GrpcStatus<H> {
             ErrorKind::CostExceedsBurst => self.template.cost_never_fits(),
             ErrorKind::KeyLevels | ErrorKind::CrossSlot => Status::internal("internal error"),
             _ => self.template.unavailable(),
+        }
+    }
+
+    /// Returns the status of a stream whose reservation does not grow further, as the function
+    /// [`growth_status`](crate::growth_status) does, with these options.
+    #[must_use]
+    pub fn growth_status(&self, error: &GrowthError) -> Status {
+        match error {
+            GrowthError::Denied(denied) => self.template.denied(denied.decision()),
+            GrowthError::Failed(error) => self.error_status(error),
+            _ => Status::internal("internal error"),
         }
     }
 

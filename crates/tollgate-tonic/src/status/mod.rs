@@ -4,7 +4,7 @@
 mod grpc_status;
 mod template;
 
-use tollgate::{Decision, Error};
+use tollgate::{Decision, Error, reservation::GrowthError};
 use tonic::Status;
 
 pub use grpc_status::GrpcStatus;
@@ -68,6 +68,34 @@ pub fn status(decision: &Decision) -> Status {
 #[must_use]
 pub fn error_status(error: &Error) -> Status {
     GrpcStatus::new().error_status(error)
+}
+
+/// Returns the status of a stream whose reservation does not grow further.
+///
+/// A denied slice gives the status of its decision, as [`status`] does: `RESOURCE_EXHAUSTED` with
+/// `RetryInfo`. A slice that nobody decided gives that of its error, as [`error_status`] does, and a
+/// reservation that was settled before the end of its stream `INTERNAL`.
+/// [`GrpcStatus::growth_status`] is the same with options, and
+/// [`messages::metered`](crate::messages::metered()) ends a stream with it.
+///
+/// ```
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::growth_status;
+/// use tonic::Code;
+/// use tonic_types::StatusExt;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("messages", Quota::per_hour(4)));
+/// let reservation = limiter.reserve("acme", Cost::ZERO).growing(Cost::new(2)).await?;
+/// reservation.growth().take(4).await.unwrap();
+/// let status = growth_status(&reservation.growth().take(1).await.unwrap_err());
+/// assert_eq!(status.code(), Code::ResourceExhausted);
+/// assert!(status.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs() > 3_000);
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub fn growth_status(error: &GrowthError) -> Status {
+    GrpcStatus::new().growth_status(error)
 }
 
 #[cfg(test)]

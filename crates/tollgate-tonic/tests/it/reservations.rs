@@ -8,10 +8,14 @@ use tollgate::{
     Cost, Limiter, MemoryStore, Policy, Quota,
     permits::{Concurrency, ConcurrencyLimiter},
 };
-use tollgate_tonic::{GrpcStatus, key::Metadata, messages::MessageCounterLayer};
+use tollgate_tonic::{
+    GrpcStatus,
+    key::Metadata,
+    messages::{MessageCounterLayer, metered},
+};
 use tollgate_tower::{ConcurrencyLayer, Meter, ReservationLayer};
 use tonic::{
-    Code, Request,
+    Code, Request, Response, Status, Streaming,
     transport::{Channel, Server},
 };
 
@@ -216,4 +220,67 @@ async fn a_stream_holds_its_permit_until_it_ends() {
         .await
         .expect("the permit is given back");
     assert_eq!(codes(&mut client, "acme", 1).await, [Code::Ok]);
+}
+
+/// Echoes, and sends what its reservation covers.
+struct Growing;
+
+#[tonic::async_trait]
+impl Echo for Growing {
+    async fn unary(&self, request: Request<Message>) -> Result<Response<Message>, Status> {
+        Echoing.unary(request).await
+    }
+
+    type ServerStream = MessageStream;
+
+    async fn server(&self, request: Request<Message>) -> Result<Response<MessageStream>, Status> {
+        let meter = request.extensions().get::<Meter>().unwrap().clone();
+        let messages = Echoing.server(request).await?.into_inner();
+        Ok(Response::new(Box::pin(metered(messages, &meter))))
+    }
+
+    async fn client(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<Message>, Status> {
+        Echoing.client(request).await
+    }
+
+    type BidiStream = MessageStream;
+
+    async fn bidi(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<MessageStream>, Status> {
+        Echoing.bidi(request).await
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_denied_ends_with_its_status_after_all_that_was_reserved() {
+    let limiter = limiter();
+    let builder = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key"));
+    let layer = builder
+        .reserve(|_| [("calls", 1), ("messages", 0)])
+        .growing([("messages", 30)])
+        .build();
+    let server = Server::builder()
+        .layer(layer)
+        .add_service(EchoServer::new(Growing));
+    let mut client = client(serve(server).await).await;
+
+    // A stream that is covered ends as it would without a limit.
+    let (texts, status) = streamed(&mut client, "acme", 100).await;
+    assert_eq!((texts.len(), status.is_none()), (100, true));
+    until_charged(&limiter, (1, 100)).await;
+
+    // 30 slices are left.
+    let (texts, status) = streamed(&mut client, "acme", 5_000).await;
+    let expected: Vec<_> = (0..900).map(|at| at.to_string()).collect();
+    assert_eq!(texts, expected);
+    let status = status.unwrap();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(quota_of(&status), "messages");
+    assert!(retry_secs(&status) > 0);
+    until_charged(&limiter, (2, 1_000)).await;
 }

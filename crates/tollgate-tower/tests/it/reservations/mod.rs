@@ -3,6 +3,7 @@
 mod growing;
 mod handler;
 mod layer;
+mod metered;
 
 use std::{
     convert::Infallible,
