@@ -66,9 +66,9 @@ impl Future for OneServer {
 const RELEASES_AT_ONCE: usize = 256;
 
 impl Backend {
-    pub(super) fn new(servers: Servers, prefix: String, config: &StoreConfig) -> Self {
+    pub(super) fn new(servers: Servers, config: &StoreConfig) -> Self {
         Self {
-            prefix,
+            prefix: config.server.prefix.clone(),
             servers,
             hasher: RandomState::default(),
             clock: config.server.clock.clone(),
@@ -218,18 +218,13 @@ impl Backend {
         script: &Script,
         pack: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
-        let Check {
-            policies,
-            key,
-            deadline,
-            ..
-        } = check;
+        let (policies, key) = (check.policies, check.key);
         let (branch, keys) = (policies.first_branch(key), policies.shape().keys());
         let fill = |server: &Server, command: &mut Cmd| {
             server.add_keys([(policies, key)], command);
             pack(server, command);
         };
-        self.run(branch, deadline, script, keys, fill).await
+        self.run(branch, check.deadline, script, keys, fill).await
     }
 
     /// Runs a script on the record of a reservation.
@@ -243,25 +238,15 @@ impl Backend {
         script: &Script,
         number: u64,
     ) -> Result<Value, Error> {
-        let Check {
-            policies,
-            key,
-            deadline,
-            ..
-        } = check;
+        let (policies, key, charge) = (check.policies, check.key, check.charge());
         let (branch, keys) = (policies.first_branch(key), policies.shape().keys() + 1);
-        let call = || {
-            self.run(branch, deadline, script, keys, |server, command| {
-                server.add_record_key(policies, key, id, command);
-                server.add_keys([(policies, key)], command);
-                command.arg(&*protocol::pack_held(
-                    server.now(),
-                    number,
-                    check.charge(),
-                    policies,
-                ));
-            })
+        let fill = |server: &Server, command: &mut Cmd| {
+            server.add_record_key(policies, key, id, command);
+            server.add_keys([(policies, key)], command);
+            let now = server.now();
+            command.arg(&*protocol::pack_held(now, number, charge, policies));
         };
+        let call = || self.run(branch, check.deadline, script, keys, fill);
         match call().await {
             Err(error) if error.kind() == ErrorKind::ConnectionLost => call().await,
             outcome => outcome,

@@ -7,7 +7,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp:
 
 use super::{
     RedisStore,
-    backend::{Backend, Servers},
+    backend::Servers,
     cluster::{self, Cluster},
     connect::{
         Certificates, ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection,
@@ -271,26 +271,20 @@ impl RedisStoreBuilder {
                 "credentials need a URL or a client: a pool signs in by its own settings",
             ));
         }
-        let config = StoreConfig::new(prefix.clone(), self.clock.clone(), deny_cache_cap);
+        let config = StoreConfig::new(prefix, self.clock.clone(), deny_cache_cap);
         let source = match kind {
             SourceKind::Url(url) => {
-                let dialer = self.dialer(self.without_password(settings(&url)?)?, true)?;
-                ConnectionSource::Client(dialer.with_provider(self.provider.as_ref()).into())
+                ConnectionSource::Client(self.signed_in(settings(&url)?)?.into())
             }
             #[cfg(feature = "pool")]
             SourceKind::Client(client) => {
                 self.without_password(client.get_connection_info().clone())?;
-                let dialer = Dialer::new(*client).with_provider(self.provider.as_ref());
+                let dialer = Dialer::new(*client, None, self.provider.as_ref());
                 ConnectionSource::Client(dialer.into())
             }
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
             SourceKind::Streams(streams) => {
-                let info = settings(self.server_url.as_deref().unwrap_or("redis://any"))?;
-                if matches!(info.addr(), ConnectionAddr::Unix(_)) {
-                    return Err(of_no_socket());
-                }
-                let dialer = self.dialer(self.without_password(info)?, true)?;
-                let dialer = dialer.with_provider(self.provider.as_ref());
+                let dialer = self.signed_in(of_servers(self.server_url.as_deref())?)?;
                 ConnectionSource::Client(dialer.with_streams(streams).into())
             }
             SourceKind::Sentinels {
@@ -307,14 +301,13 @@ impl RedisStoreBuilder {
                 )?)
             }
             SourceKind::Cluster(urls) => {
-                let servers =
-                    Servers::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
-                return Ok(RedisStore::new(Backend::new(servers, prefix, &config)));
+                let cluster = self.cluster(&urls, config.clone(), connect_timeout)?;
+                return Ok(RedisStore::new(Servers::Cluster(cluster), &config));
             }
         };
         let shared = SharedConnection::new(source, connect_timeout);
-        let servers = Servers::One(Sender::new(shared, &config, false));
-        Ok(RedisStore::new(Backend::new(servers, prefix, &config)))
+        let sender = Sender::new(shared, &config, false);
+        Ok(RedisStore::new(Servers::One(sender), &config))
     }
 
     fn cluster(
@@ -358,12 +351,15 @@ impl RedisStoreBuilder {
         }
         let dialers = sentinels
             .into_iter()
-            .map(|info| self.dialer(info, false))
-            .collect::<Result<_, _>>()?;
-        let info = settings(server_url.unwrap_or("redis://any"))?;
-        if matches!(info.addr(), ConnectionAddr::Unix(_)) {
-            return Err(of_no_socket());
-        }
+            .map(|info| {
+                Ok(Dialer::new(
+                    self.client(info, false)?,
+                    Some(&self.tls),
+                    None,
+                ))
+            })
+            .collect::<Result<_, Error>>()?;
+        let info = of_servers(server_url)?;
         Ok(Sentinels::new(
             dialers,
             master.to_owned(),
@@ -393,8 +389,10 @@ impl RedisStoreBuilder {
         }
     }
 
-    fn dialer(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Dialer, Error> {
-        Ok(Dialer::new(self.client(info, needs_tls)?).with_certificates(&self.tls))
+    /// Returns the dialer for the one server, with user and password of the URL or of a provider.
+    fn signed_in(&self, info: ConnectionInfo) -> Result<Dialer, Error> {
+        let client = self.client(self.without_password(info)?, true)?;
+        Ok(Dialer::new(client, Some(&self.tls), self.provider.as_ref()))
     }
 
     fn client(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Client, Error> {
@@ -405,9 +403,15 @@ impl RedisStoreBuilder {
     }
 }
 
-/// Reports a `server_url` that names a socket.
-fn of_no_socket() -> Error {
-    Error::config("server_url must be a redis:// or rediss:// URL, got a socket path")
+/// Returns the settings for servers that are found elsewhere, whose address is not that of the URL.
+fn of_servers(server_url: Option<&str>) -> Result<ConnectionInfo, Error> {
+    let info = settings(server_url.unwrap_or("redis://any"))?;
+    match info.addr() {
+        ConnectionAddr::Unix(_) => Err(Error::config(
+            "server_url must be a redis:// or rediss:// URL, got a socket path",
+        )),
+        _ => Ok(info),
+    }
 }
 
 /// Reads a URL without options of the store, and adds the settings of every connection.

@@ -52,7 +52,7 @@ impl Present for Inner {
         let figures = Figures {
             servers: servers.len(),
             connected: count(|sender| sender.server.is_connected()),
-            breakers_open: count(|sender| sender.server.breaker().is_open()),
+            breakers_open: count(|sender| sender.server.health.breaker.is_open()),
             queued: servers.iter().map(|sender| sender.queued()).sum(),
             round_trip: self.presence.round_trip(),
             replicas: self.presence.last(),

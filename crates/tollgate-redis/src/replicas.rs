@@ -5,7 +5,11 @@ use std::{fmt::Display, num::NonZeroU32};
 
 use redis::{Cmd, Value};
 
-use super::{backend::Backend, protocol::Script, server::Server};
+use super::{
+    backend::Backend,
+    protocol::{PUBLISH, REPLICAS, REPORT, SPENDING, Script},
+    server::Server,
+};
 use tollgate_core::{
     Error, ErrorKind, Key,
     raw::{KeyParts, answer_by},
@@ -26,7 +30,7 @@ const ENFORCED: &str = "enforced";
 /// stands in its hash tag.
 pub(crate) fn key_text(server: &Server, subject: &Key, group: impl Display) -> Vec<u8> {
     [
-        server.prefix().as_bytes(),
+        server.config.prefix.as_bytes(),
         b":{",
         subject.as_bytes(),
         b"}:",
@@ -52,7 +56,7 @@ pub(crate) fn add_call(
 
 /// Adds the time for a server that forbids its clock, and nothing for any other.
 pub(crate) fn add_time(server: &Server, command: &mut Cmd) {
-    match server.clock() {
+    match &server.config.clock {
         Some(clock) => command.arg(clock.now_us()),
         None => command.arg(""),
     };
@@ -80,25 +84,15 @@ pub(crate) async fn count(
     backend: &Backend,
     groups: &[ReplicaGroup],
 ) -> Result<Vec<NonZeroU32>, Error> {
-    let reply = run(
-        backend,
-        Script::replicas(),
-        groups.len(),
-        |server, command| {
-            add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
-        },
-    );
+    let fill = |server: &Server, command: &mut Cmd| {
+        add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
+    };
+    let reply = run(backend, &REPLICAS, groups.len(), fill).await?;
     let number = |value| match value {
         Value::Int(number) => u32::try_from(number).ok().and_then(NonZeroU32::new),
         _ => None,
     };
-    match reply.await? {
-        Value::Array(numbers) if numbers.len() == groups.len() => {
-            numbers.into_iter().map(number).collect()
-        }
-        _ => None,
-    }
-    .ok_or_else(|| {
+    each(reply, groups.len(), number).ok_or_else(|| {
         Error::new(
             ErrorKind::Protocol,
             "redis sent a number of replicas that is not valid",
@@ -111,30 +105,20 @@ pub(crate) async fn tell(
     backend: &Backend,
     reports: &[(ReplicaGroup, String)],
 ) -> Result<Vec<String>, Error> {
-    let reply = run(
-        backend,
-        Script::spending(),
-        reports.len(),
-        |server, command| {
-            server.bound().admit_reports(reports.len());
-            let sets = reports.iter().map(|(group, _)| format!("{group}:spent"));
-            add_call(server, &SUBJECT, sets, &PROCESS, command);
-            reports
-                .iter()
-                .for_each(|(_, report)| _ = command.arg(report));
-        },
-    );
+    let fill = |server: &Server, command: &mut Cmd| {
+        server.shared.bound().admit_reports(reports.len());
+        let sets = reports.iter().map(|(group, _)| format!("{group}:spent"));
+        add_call(server, &SUBJECT, sets, &PROCESS, command);
+        for (_, report) in reports {
+            command.arg(report);
+        }
+    };
+    let reply = run(backend, &SPENDING, reports.len(), fill).await?;
     let text = |value| match value {
         Value::BulkString(text) => String::from_utf8(text).ok(),
         _ => None,
     };
-    match reply.await? {
-        Value::Array(lines) if lines.len() == reports.len() => {
-            lines.into_iter().map(text).collect()
-        }
-        _ => None,
-    }
-    .ok_or_else(|| {
+    each(reply, reports.len(), text).ok_or_else(|| {
         Error::new(
             ErrorKind::Protocol,
             "redis sent reports of customers that are not valid",
@@ -148,7 +132,7 @@ pub(crate) async fn publish(
     limits: &[Publication],
 ) -> Result<Vec<Share>, Error> {
     let texts: Vec<_> = limits.iter().map(ToString::to_string).collect();
-    let reply = run(backend, Script::publish(), 2, |server, command| {
+    let reply = run(backend, &PUBLISH, 2, |server, command| {
         for end in ENDS {
             command.arg(key_text(server, &SUBJECT, end));
         }
@@ -158,32 +142,36 @@ pub(crate) async fn publish(
             command.arg(limits.name()).arg(text);
         }
     });
-    match reply.await? {
-        Value::Array(shares) if shares.len() == limits.len() => {
-            let text = |share| match share {
-                Value::BulkString(text) => Some(text),
-                _ => None,
-            };
-            Ok(shares.into_iter().map(text).collect())
-        }
-        _ => Err(Error::new(
+    let text = |share| match share {
+        Value::BulkString(text) => Some(Some(text)),
+        _ => Some(None),
+    };
+    each(reply.await?, limits.len(), text).ok_or_else(|| {
+        Error::new(
             ErrorKind::Protocol,
             "redis sent shares of enforced keys that are not valid",
-        )),
+        )
+    })
+}
+
+/// Reads a list of so many values. `None` when it is another, or has a value that is not valid.
+fn each<T>(reply: Value, count: usize, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
+    match reply {
+        Value::Array(values) if values.len() == count => values.into_iter().map(read).collect(),
+        _ => None,
     }
 }
 
 /// Keeps what this process reports to operators, in the place of what it reported before.
 pub(crate) async fn report(backend: &Backend, report: &ReportCall) -> Result<(), Error> {
-    let reply = run(backend, Script::report(), 1, |server, command| {
+    let reply = run(backend, &REPORT, 1, |server, command| {
         command.arg(key_text(server, &SUBJECT, ENFORCED));
         add_time(server, command);
         command.arg(REPORT_US);
         command.arg(report.text.as_deref().unwrap_or_default());
-        report
-            .replaced
-            .iter()
-            .for_each(|text| _ = command.arg(text));
+        for text in &report.replaced {
+            command.arg(text);
+        }
     });
     reply.await.map(drop)
 }

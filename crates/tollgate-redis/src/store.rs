@@ -7,10 +7,12 @@ use redis::Cmd;
 use smallvec::SmallVec;
 
 use super::{
-    backend::Backend,
+    backend::{Backend, Servers},
+    dispatch::StoreConfig,
     housekeeping::Inner,
     lease::LeaseCall,
-    protocol::{self, Script, ScriptsOf},
+    protocol::{self, ENTRIES, PERMITS, Purpose, ScriptsOf},
+    replicas,
     server::Server,
 };
 use tollgate_core::{
@@ -19,8 +21,8 @@ use tollgate_core::{
     raw::{CheckParts, DecisionParts, PolicyParts, PolicySetParts, micros, runtime},
     reservation::{ReservationId, Settlement},
     store::{
-        Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
-        ReplicaGroup, RulesInForce, Spending, StoreFuture,
+        Check, CheckFuture, Deadline, KeptCheck, PermitGrant, PermitRequest, Publication,
+        ReplicaCount, ReplicaGroup, RulesInForce, Spending, StoreFuture,
     },
 };
 use tollgate_remote::presence::Presence;
@@ -126,15 +128,34 @@ impl RedisStore {
             .await
     }
 
-    pub(super) fn new(backend: Backend) -> Self {
+    pub(super) fn new(servers: Servers, config: &StoreConfig) -> Self {
         Self(Arc::new(Inner {
-            backend,
+            backend: Backend::new(servers, config),
             presence: Presence::new(),
         }))
     }
 
     pub(super) fn backend(&self) -> &Backend {
         &self.0.backend
+    }
+
+    /// Makes a call over a copy of a check, unless no server is asked for it within the deadline.
+    fn call<T, F>(
+        &self,
+        check: Check<'_>,
+        deadline: Option<Deadline>,
+        call: impl FnOnce(Arc<Inner>, KeptCheck) -> F,
+    ) -> StoreFuture<T>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        match self
+            .backend()
+            .refusal_of(check.policies, check.key, deadline)
+        {
+            Some(refusal) => StoreFuture::ready(Err(refusal)),
+            None => StoreFuture::pending(call(Arc::clone(&self.0), check.keep())),
+        }
     }
 }
 
@@ -175,21 +196,17 @@ impl Store for RedisStore {
         if is_leased && check.cost == Cost::ZERO {
             return self.check(check);
         }
-        if let Some(refusal) = backend.refusal_of(check.policies, check.key, check.deadline) {
-            return StoreFuture::ready(Err(refusal));
-        }
         // What this process holds is spent at the server, and fits here.
         let is_held = is_leased
             && backend
                 .leased_units
                 .hold(&check, backend.hash(check.key).whole);
-        let kept = if is_held { check.without_cost() } else { check }.keep();
+        let check = if is_held { check.without_cost() } else { check };
         let asked_us = Decision::here_us(check.deadline.map_or_else(runtime::now, Deadline::start));
-        let inner = Arc::clone(&self.0);
-        StoreFuture::pending(async move {
+        self.call(check, check.deadline, async move |inner, kept| {
             let (check, charge) = (kept.check(), kept.check().charge());
             let policies = check.policies;
-            let script = policies.shape().look(charge.is_capped());
+            let script = policies.shape().script(Purpose::Look, charge.is_capped());
             let reply = inner.backend.run_over(check, script, |server, command| {
                 command.arg(&*protocol::pack(server.now(), charge, policies));
                 if policies.is_tagged() {
@@ -218,11 +235,7 @@ impl Store for RedisStore {
             }
             (charge, spent_us) = (rest, Some(charged_us));
         }
-        let check = check.with_charge(&charge);
-        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
-            return StoreFuture::ready(Err(refusal));
-        }
-        let Check { policies, .. } = check;
+        let (check, policies) = (check.with_charge(&charge), check.policies);
         let ahead = |at| decision.and_then(|decision| decision.ahead_of(at));
         // A refund to the end of a debt has the script of a check under ceilings.
         let is_capped = decision.is_some_and(|decision| decision.charge().is_capped());
@@ -235,11 +248,10 @@ impl Store for RedisStore {
         let since = decision
             .and_then(|decision| decision.age_us(runtime::now()))
             .unwrap_or(0);
-        let (inner, kept) = (Arc::clone(&self.0), check.keep());
-        StoreFuture::pending(async move {
+        self.call(check, None, async move |inner, kept| {
             let (check, charge) = (kept.check(), kept.check().charge());
             let policies = check.policies;
-            let script = policies.shape().refund(is_capped);
+            let script = policies.shape().script(Purpose::Refund, is_capped);
             let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
             let ahead = |at: usize| ahead.get(at).copied().flatten();
             let pack = |server: &Server, command: &mut Cmd| {
@@ -255,34 +267,22 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        let Check {
-            policies,
-            key,
-            deadline,
-            ..
-        } = check;
-        if !policies.iter().any(|policy| policy.is_own(key)) {
+        let mut policies = check.policies.iter();
+        if !policies.any(|policy| policy.is_own(check.key)) {
             return StoreFuture::ready(Ok(()));
         }
-        if let Some(refusal) = self.backend().refusal_of(policies, key, None) {
-            return StoreFuture::ready(Err(refusal));
-        }
-        let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
-        StoreFuture::pending(async move {
+        self.call(check, None, async move |inner, kept| {
+            let (check, backend) = (kept.check(), &inner.backend);
             let delete = |server: &Server, _| {
                 let mut command = redis::cmd("DEL");
-                server.add_own_keys(&policies, &key, &mut command);
+                server.add_own_keys(check.policies, check.key, &mut command);
                 command.into()
             };
-            let reply = inner
-                .backend
-                .call(policies.first_branch(&key), deadline, delete)
-                .await;
-            inner.backend.forget(&key);
-            inner
-                .backend
-                .leased_units
-                .clear(&key, inner.backend.hash(&key).whole);
+            let branch = check.policies.first_branch(check.key);
+            let reply = backend.call(branch, check.deadline, delete).await;
+            backend.forget(check.key);
+            let hash = backend.hash(check.key).whole;
+            backend.leased_units.clear(check.key, hash);
             reply.map(drop)
         })
     }
@@ -303,32 +303,22 @@ impl Store for RedisStore {
         if let Some(refusal) = self.backend().refusal(key, deadline) {
             return StoreFuture::ready(Err(refusal));
         }
-        let inner = Arc::clone(&self.0);
-        let (alone, key, period_us) = (
+        let (inner, alone, key) = (
+            Arc::clone(&self.0),
             PolicySet::from(log.clone()),
             key.clone(),
-            micros(log.quota().period()),
         );
+        let period_us = micros(log.quota().period());
         StoreFuture::pending(async move {
-            let reply = inner.backend.run(
-                &key,
-                deadline,
-                Script::entries(),
-                alone.shape().keys(),
-                |server, command| {
-                    server.bound().admit_entries(limit);
-                    server.add_keys([(&alone, &key)], command);
-                    // Readable numbers: this script is called rarely, and by hand.
-                    let now = server.now();
-                    command
-                        .arg(if now < 0.0 {
-                            String::new()
-                        } else {
-                            format!("{now}")
-                        })
-                        .arg(last);
-                },
-            );
+            let fill = |server: &Server, command: &mut Cmd| {
+                server.shared.bound().admit_entries(limit);
+                server.add_keys([(&alone, &key)], command);
+                // Readable numbers: this script is called rarely, and by hand.
+                replicas::add_time(server, command);
+                command.arg(last);
+            };
+            let keys = alone.shape().keys();
+            let reply = inner.backend.run(&key, deadline, &ENTRIES, keys, fill);
             protocol::entries(period_us, reply.await?)
         })
     }
@@ -347,11 +337,8 @@ impl Store for RedisStore {
                     .arg(&protocol::pack_permits(server.now(), &request))
                     .arg(&request.replica.to_le_bytes());
             };
-            let reply = inner
-                .backend
-                .run(key, deadline, Script::permits(), 1, fill)
-                .await;
-            protocol::permit_grant(&reply?)
+            let reply = inner.backend.run(key, deadline, &PERMITS, 1, fill);
+            protocol::permit_grant(&reply.await?)
         })
     }
 
@@ -359,25 +346,14 @@ impl Store for RedisStore {
         if let Some(blocked) = StoreFuture::if_blocked(check) {
             return blocked;
         }
-        if let Some(refusal) = self
-            .backend()
-            .refusal_of(check.policies, check.key, check.deadline)
-        {
-            return StoreFuture::ready(Err(refusal));
-        }
-        let (inner, kept, id, life_us) = (
-            Arc::clone(&self.0),
-            check.keep(),
-            id.clone(),
-            micros(time_to_live),
-        );
-        StoreFuture::pending(async move {
+        let (id, life_us) = (id.clone(), micros(time_to_live));
+        self.call(check, check.deadline, async move |inner, kept| {
             let (check, charge) = (kept.check(), kept.check().charge());
-            let shape = check.policies.shape();
-            let script = match charge.cascade() {
-                Some(_) => shape.cascade(charge.is_capped()),
-                None => shape.reserve(charge.is_capped()),
+            let purpose = match charge.cascade() {
+                Some(_) => Purpose::Cascade,
+                None => Purpose::Reserve,
             };
+            let script = check.policies.shape().script(purpose, charge.is_capped());
             let reply = inner.backend.run_held(check, &id, script, life_us).await?;
             protocol::reserved(check.policies, charge, &reply)
         })
@@ -387,18 +363,13 @@ impl Store for RedisStore {
         if let Some(blocked) = StoreFuture::if_blocked(check) {
             return blocked;
         }
-        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
-            return StoreFuture::ready(Err(refusal));
-        }
-        let (inner, kept, id) = (Arc::clone(&self.0), check.keep(), id.clone());
-        StoreFuture::pending(async move {
+        let id = id.clone();
+        self.call(check, None, async move |inner, kept| {
             let check = kept.check();
+            let script = check.policies.shape().script(Purpose::Commit, false);
             // The number distinguishes a call that is sent again from another commit.
             let number = check.number();
-            let reply = inner
-                .backend
-                .run_held(check, &id, check.policies.shape().commit(), number)
-                .await;
+            let reply = inner.backend.run_held(check, &id, script, number).await;
             inner.backend.forget(check.key);
             protocol::settlement(&reply?)
         })

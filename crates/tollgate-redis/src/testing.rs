@@ -10,7 +10,7 @@ use tollgate_core::PolicySet;
 
 pub use crate::{
     lease::{Grant, HeldUnits, Report, Stamp, Stamps},
-    protocol::{Script, ScriptsOf, Shape},
+    protocol::{Purpose, Script, ScriptsOf, Shape},
 };
 
 /// Packs the arguments of scripts, and reads their replies.
@@ -39,5 +39,5 @@ pub fn shapes() -> usize {
 /// Returns the script that grants permits.
 #[must_use]
 pub fn permit_script() -> &'static Script {
-    Script::permits()
+    &crate::protocol::PERMITS
 }

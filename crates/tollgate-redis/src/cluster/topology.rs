@@ -50,6 +50,7 @@ pub(crate) struct Cluster {
 /// The duty to refresh.
 const REFRESH: u32 = 1;
 
+#[derive(Clone)]
 struct KnownCluster {
     map: SlotMap,
     /// A server has described the cluster.
@@ -135,7 +136,7 @@ impl Cluster {
         if let Some(sender) = self.known.load().map.by_address(address) {
             return Ok(sender.clone());
         }
-        self.change(|map| {
+        self.change(|KnownCluster { map, .. }| {
             let at = map.insert(address, Instant::now() + KEPT, || self.connect(address))?;
             Ok(map.members[at].sender.clone())
         })
@@ -170,8 +171,8 @@ impl Cluster {
         if is_noted {
             return Ok(());
         }
-        self.change(|map| {
-            map.open(slot, now, now + OPEN);
+        self.change(|known| {
+            known.map.open(slot, now, now + OPEN);
             Ok(())
         })
     }
@@ -185,7 +186,7 @@ impl Cluster {
                 .is_some_and(|(owner, named)| Arc::ptr_eq(owner, named))
         };
         if !is_known(&self.known.load()) {
-            self.change(|map| {
+            self.change(|KnownCluster { map, .. }| {
                 let at = map.insert(address, Instant::now() + KEPT, || self.connect(address))?;
                 map.assign(slot, at);
                 Ok(())
@@ -241,7 +242,7 @@ impl Cluster {
             true => known
                 .map
                 .masters()
-                .all(|(_, sender)| !sender.server.breaker().is_open()),
+                .all(|(_, sender)| !sender.server.health.breaker.is_open()),
             false => known.failure.is_none(),
         }
     }
@@ -302,7 +303,7 @@ impl Cluster {
     /// Returns the servers to ask, in order: the target of the last redirect, servers that answer,
     /// the seeds, and last the servers that do not answer.
     fn candidates(self: &Arc<Self>) -> Result<Vec<(Address, Arc<Server>)>, Error> {
-        let is_silent = |member: &slot_map::Member| member.sender.server.breaker().is_open();
+        let is_silent = |member: &slot_map::Member| member.sender.server.health.breaker.is_open();
         if self.known.load().map.members.iter().all(is_silent) {
             for seed in &self.seeds {
                 self.by_address(seed)?;
@@ -328,40 +329,23 @@ impl Cluster {
     }
 
     fn adopt(self: &Arc<Self>, view: &View) -> Result<(), Error> {
-        let _held = self.change.lock();
-        let known = self.known.load();
-        let map = known
-            .map
-            .with_view(view, Instant::now(), |address| self.connect(address))?;
-        self.known.store(Arc::new(KnownCluster {
-            map,
-            is_described: true,
-            failure: None,
-        }));
-        Ok(())
+        self.change(|known| {
+            let connect = |address: &Address| self.connect(address);
+            known.map = known.map.with_view(view, Instant::now(), connect)?;
+            (known.is_described, known.failure) = (true, None);
+            Ok(())
+        })
     }
 
-    fn failed(&self, error: Error) {
+    /// Replaces what is known by a changed copy. Changes come one after the other.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut KnownCluster) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let _held = self.change.lock();
-        let known = self.known.load();
-        let known = KnownCluster {
-            map: known.map.clone(),
-            is_described: known.is_described,
-            failure: Some(error),
-        };
+        let mut known = KnownCluster::clone(&self.known.load());
+        let outcome = change(&mut known)?;
         self.known.store(Arc::new(known));
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> Result<T, Error>) -> Result<T, Error> {
-        let _held = self.change.lock();
-        let known = self.known.load();
-        let mut map = known.map.clone();
-        let outcome = change(&mut map)?;
-        self.known.store(Arc::new(KnownCluster {
-            map,
-            is_described: known.is_described,
-            failure: known.failure.clone(),
-        }));
         Ok(outcome)
     }
 
@@ -376,7 +360,7 @@ impl Cluster {
 }
 
 async fn ask(address: &Address, server: &Server) -> Result<View, Error> {
-    server.bound().admit_slots();
+    server.shared.bound().admit_slots();
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
     slot_map::view(&server.query_in_time(&slots).await?, &address.0)
@@ -414,7 +398,10 @@ async fn refresh(cluster: Weak<Cluster>, running: Running) {
         running.take(REFRESH);
         if let Err(error) = cluster.refresh_once().await {
             tracing::debug!(%error, "no server describes the redis cluster");
-            cluster.failed(error);
+            let _ = cluster.change(|known| {
+                known.failure = Some(error);
+                Ok(())
+            });
         }
         cluster.refreshes.send_modify(|refreshes| *refreshes += 1);
         let is_well = cluster.is_available() && cluster.known.load().failure.is_none();

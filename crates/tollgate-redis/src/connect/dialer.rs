@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     connection::{Bounded, Driver, Watched, Wire},
-    tls::Certificates,
+    tls::{Certificates, Connector},
 };
 use crate::protocol::{self, ErrorClass, ReplyBound, StreamError};
 use tollgate_core::{Error, ErrorKind, ForeignText};
@@ -85,7 +85,13 @@ impl Opened {
 }
 
 impl Dialer {
-    pub(crate) fn new(client: Client) -> Self {
+    /// Dials by the settings of this client, with the certificates of the store and as the user that
+    /// a provider names, where there are any.
+    pub(crate) fn new(
+        client: Client,
+        certificates: Option<&Certificates>,
+        provider: Option<&Provider>,
+    ) -> Self {
         let server = match client.get_connection_info().addr() {
             // A Sentinel or a server of a cluster may have named the host.
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -102,8 +108,8 @@ impl Dialer {
             client,
             streams: None,
             server,
-            certificates: None,
-            provider: None,
+            certificates: certificates.cloned(),
+            provider: provider.cloned(),
         }
     }
 
@@ -113,20 +119,6 @@ impl Dialer {
         Self {
             streams: Some(streams),
             server: Streams::SERVER.to_owned(),
-            ..self
-        }
-    }
-
-    pub(crate) fn with_certificates(self, certificates: &Certificates) -> Self {
-        Self {
-            certificates: Some(certificates.clone()),
-            ..self
-        }
-    }
-
-    pub(crate) fn with_provider(self, provider: Option<&Provider>) -> Self {
-        Self {
-            provider: provider.cloned(),
             ..self
         }
     }
@@ -270,19 +262,11 @@ impl Dialer {
                 insecure: false,
                 ..
             } => {
-                let connector = self
-                    .certificates
-                    .as_ref()
-                    .and_then(|certificates| certificates.connector(host));
-                let Some(connector) = connector else {
+                let Some(connector) = self.connector(host) else {
                     return Ok(None);
                 };
-                connector
-                    .connect(Watched::new(
-                        tcp(host, *port, info.tcp_settings()).await?,
-                        wire,
-                    ))
-                    .await?
+                let stream = tcp(host, *port, info.tcp_settings()).await?;
+                connector.connect(Watched::new(stream, wire)).await?
             }
             _ => return Ok(None),
         };
@@ -291,17 +275,17 @@ impl Dialer {
 }
 
 impl Dialer {
+    fn connector(&self, host: &str) -> Option<Connector> {
+        self.certificates.as_ref()?.connector(host)
+    }
+
     /// Speaks TLS on a stream of the application, to a server of this name.
     async fn over_tls(
         &self,
         host: &str,
         stream: Watched<Box<dyn Stream>>,
     ) -> RedisResult<Box<dyn Stream>> {
-        let connector = self
-            .certificates
-            .as_ref()
-            .and_then(|certificates| certificates.connector(host));
-        let Some(connector) = connector else {
+        let Some(connector) = self.connector(host) else {
             let none =
                 "there is no trusted root certificate, or the name in server_url is not valid";
             return Err(StreamError::error(ErrorKind::Config, none).into());
@@ -417,12 +401,11 @@ impl ConnectionTemplate {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let info = self.info.clone().set_addr(addr);
-        if let Some(client) = self.tls.client(&info, false)? {
-            let dialer = Dialer::new(client).with_certificates(&self.tls);
-            return Ok(dialer.with_provider(self.provider.as_ref()));
-        }
-        let client = Client::open(info).map_err(|error| protocol::error(&error))?;
-        Ok(Dialer::new(client).with_provider(self.provider.as_ref()))
+        let client = match self.tls.client(&info, false)? {
+            Some(client) => client,
+            None => Client::open(info).map_err(|error| protocol::error(&error))?,
+        };
+        Ok(Dialer::new(client, Some(&self.tls), self.provider.as_ref()))
     }
 }
 

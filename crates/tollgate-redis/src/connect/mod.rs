@@ -7,7 +7,6 @@
 mod connection;
 mod dial_state;
 mod dialer;
-#[cfg_attr(not(feature = "pool"), path = "no_pool.rs")]
 mod pool;
 mod sentinel;
 mod shared;

@@ -1,17 +1,21 @@
 //! A connection that a pool of the application lends, and what it means to give it back or not.
 //! Connections of the store's own are opened in `dialer.rs`.
 
+#![cfg_attr(
+    not(feature = "pool"),
+    allow(dead_code, reason = "without the feature nothing makes a pool")
+)]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use deadpool_redis::PoolError;
 use redis::aio::MultiplexedConnection;
 
-use crate::protocol;
-use tollgate_core::{Error, ErrorKind};
+use tollgate_core::Error;
 
-/// A pool of the application.
+/// A pool of the application. Without the feature there is none.
 #[derive(Clone)]
 pub(crate) enum Pool {
+    #[cfg(feature = "pool")]
     Server(deadpool_redis::Pool),
     #[cfg(feature = "sentinel-pool")]
     Sentinel(deadpool_redis::sentinel::Pool),
@@ -25,6 +29,7 @@ pub(super) struct LentConnection {
 }
 
 enum Borrowed {
+    #[cfg(feature = "pool")]
     Server(deadpool_redis::Connection),
     #[cfg(feature = "sentinel-pool")]
     Sentinel(deadpool_redis::sentinel::Connection),
@@ -35,27 +40,29 @@ impl Pool {
     pub(super) const SERVER: &str = "the redis server of the pool";
 
     pub(super) async fn lend(&self) -> Result<(MultiplexedConnection, LentConnection), Error> {
-        let (connection, lent) = match self {
-            Self::Server(pool) => {
+        match *self {
+            #[cfg(feature = "pool")]
+            Self::Server(ref pool) => {
                 let lent = pool.get().await.map_err(|error| pool_error(&error))?;
-                (MultiplexedConnection::clone(&lent), Borrowed::Server(lent))
+                let connection = MultiplexedConnection::clone(&lent);
+                Ok((connection, Borrowed::Server(lent).into()))
             }
             #[cfg(feature = "sentinel-pool")]
-            Self::Sentinel(pool) => {
+            Self::Sentinel(ref pool) => {
                 let lent = pool.get().await.map_err(|error| pool_error(&error))?;
-                (
-                    MultiplexedConnection::clone(&lent),
-                    Borrowed::Sentinel(lent),
-                )
+                let connection = MultiplexedConnection::clone(&lent);
+                Ok((connection, Borrowed::Sentinel(lent).into()))
             }
-        };
-        Ok((
-            connection,
-            LentConnection {
-                connection: Some(lent),
-                is_discarded: AtomicBool::new(false),
-            },
-        ))
+        }
+    }
+}
+
+impl From<Borrowed> for LentConnection {
+    fn from(connection: Borrowed) -> Self {
+        Self {
+            connection: Some(connection),
+            is_discarded: AtomicBool::new(false),
+        }
     }
 }
 
@@ -79,6 +86,7 @@ impl Borrowed {
     /// Takes the connection out of its pool for good.
     fn remove(self) {
         match self {
+            #[cfg(feature = "pool")]
             Self::Server(connection) => drop(deadpool_redis::Connection::take(connection)),
             #[cfg(feature = "sentinel-pool")]
             Self::Sentinel(connection) => {
@@ -88,9 +96,13 @@ impl Borrowed {
     }
 }
 
-fn pool_error(error: &PoolError) -> Error {
+#[cfg(feature = "pool")]
+fn pool_error(error: &deadpool_redis::PoolError) -> Error {
+    use deadpool_redis::PoolError;
+    use tollgate_core::ErrorKind;
+
     match error {
-        PoolError::Backend(error) => protocol::connecting(Pool::SERVER, false, error),
+        PoolError::Backend(error) => crate::protocol::connecting(Pool::SERVER, false, error),
         PoolError::Timeout(_) => {
             Error::new(ErrorKind::Timeout, "the pool gave no connection in time")
         }

@@ -264,14 +264,12 @@ impl SharedConnection {
             };
             let keeper = match &outcome {
                 Ok(connection) => {
-                    let (number, wire) = (connection.number(), Arc::clone(connection.wire()));
-                    let keeper = Keeper {
-                        shared: me,
-                        number,
-                        wire,
-                    };
                     dial.made(connection.clone());
-                    Some(keeper)
+                    Some(Keeper {
+                        shared: me,
+                        number: connection.number(),
+                        wire: Arc::clone(connection.wire()),
+                    })
                 }
                 Err(_) => {
                     drop(dial);

@@ -115,7 +115,7 @@ async fn examine(server: &Server) -> Result<Vec<Finding>, Error> {
     }
     match granted(clock)? {
         Some((asked, answer, answered)) => findings.extend(skew(asked, &answer, answered)),
-        None if server.clock().is_none() => findings.push(lacks("TIME", "+time")),
+        None if server.config.clock.is_none() => findings.push(lacks("TIME", "+time")),
         None => {}
     }
     findings.extend(distance(server).await?);
@@ -141,7 +141,7 @@ async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
 /// Returns the time since the Unix epoch on the clock of this process that decides, or on the
 /// system's.
 fn local_time(server: &Server) -> Duration {
-    match server.clock() {
+    match &server.config.clock {
         Some(clock) => Duration::from_micros(clock.now_us()),
         None => SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::finding::{ACL, Finding, granted, lacks};
 use crate::{
-    protocol::{self, MixedArgs, Script, ScriptsOf},
+    protocol::{self, MixedArgs, Purpose, Script, ScriptsOf},
     replicas,
     server::Server,
 };
@@ -67,11 +67,11 @@ pub(super) async fn try_policies(
         protocol::pack_refund(server.now(), charge, -1.0, &set, false, |_| None).to_vec()
     };
     let tried: [(&Script, PackArgs<'_>, bool); 4] = [
-        (shape.check(false), &charged, false),
-        (shape.batch(false), &charged, false),
+        (shape.script(Purpose::Check, false), &charged, false),
+        (shape.script(Purpose::Batch, false), &charged, false),
         // The refunds make room for the charges of the last script.
-        (shape.refund(false), &refunded, true),
-        (shape.mixed(false), &mixed, false),
+        (shape.script(Purpose::Refund, false), &refunded, true),
+        (shape.script(Purpose::Mixed, false), &mixed, false),
     ];
     let mut left = Vec::new();
     for (script, packed, is_refund) in tried {
@@ -92,13 +92,13 @@ pub(super) async fn try_policies(
                             "the user may not {command} a script of the policies {names}, or a command in it, or not on keys \
                              {0}:*; grant ~{0}:* +evalsha +eval +time +get +mget +set +setrange, and for a sliding log \
                              +lindex +llen +lpush +lrange +lrem +lset +ltrim +rpush +pexpireat",
-                            server.prefix()
+                            server.config.prefix
                         ),
                     ));
                 // Without its body the server may not know the script.
                 break;
             };
-            if script.sha == shape.check(false).sha {
+            if script.sha == shape.script(Purpose::Check, false).sha {
                 let decision = protocol::decision(
                     &set,
                     charge.borrow(),
@@ -143,7 +143,7 @@ pub(super) async fn try_policies(
 /// Calls the script by which the replicas count themselves, on a key of its own.
 pub(super) async fn try_count(server: &Server, key: &Key) -> Result<Option<Finding>, Error> {
     let mut call = redis::cmd("EVAL");
-    call.arg(&Script::replicas().text).arg(1);
+    call.arg(&protocol::REPLICAS.text).arg(1);
     replicas::add_call(server, key, [ReplicaGroup::FURTHER], "diagnosis", &mut call);
     if granted(server.query_in_time(&call).await)?.is_none() {
         return Ok(Some(Finding::new(
@@ -151,7 +151,7 @@ pub(super) async fn try_count(server: &Server, key: &Key) -> Result<Option<Findi
             format!(
                 "the user may not call the script by which the replicas count themselves, or a command in it; grant \
                  ~{}:* +evalsha +eval +time +zadd +zremrangebyscore +zcard +pexpire, or set `Outage::local`",
-                server.prefix()
+                server.config.prefix
             ),
         )));
     }

@@ -97,14 +97,16 @@ impl Sender {
     /// A check that would not be answered within its deadline fails at once with
     /// [`ErrorKind::Overloaded`](tollgate_core::ErrorKind).
     fn begin(&self, request: &CheckRequest) -> Result<CheckProgress, Error> {
-        let Some((mut waiting, breaker_epoch)) = self.queue.enter(self.server.breaker()) else {
-            return Err(self.server.last_refusal());
+        let Some((mut waiting, breaker_epoch)) = self.queue.enter(&self.server.health.breaker)
+        else {
+            return Err(self.server.health.refusal());
         };
         // Reports of leased policies travel in batches only. A check without a deadline takes the
         // queue, where it ends when the breaker opens.
-        let may_be_direct = !request.policies().is_leased() && request.has_end();
+        let has_end = request.deadline().and_then(Deadline::instant).is_some();
+        let may_be_direct = !request.policies().is_leased() && has_end;
         if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
-            match self.server.ready_connection() {
+            match self.server.shared.ready() {
                 Some(connection) => {
                     return Ok(CheckProgress::Direct(
                         self.direct(waiting, request, connection),
@@ -166,7 +168,8 @@ impl Sender {
 
     /// Notes an answer of the server, and remembers a denial.
     fn decided(&self, request: &CheckRequest, decision: &Decision) {
-        self.server.check_answered(request.deadline());
+        let timeout = request.deadline().map(Deadline::timeout);
+        self.server.health.breaker.check_answered(timeout);
         if decision.is_denied()
             && let (Some(cache), Some(epoch)) = (&self.deny_cache, request.deny_epoch)
         {
@@ -184,12 +187,12 @@ impl Sender {
     /// without a reply.
     #[cold]
     fn dropped(&self, breaker_epoch: u64) -> Error {
-        match self.server.breaker().epoch() == breaker_epoch {
+        match self.server.health.breaker.epoch() == breaker_epoch {
             true => Error::new(
                 ErrorKind::Unavailable,
                 "the task that sends to redis was shut down",
             ),
-            false => self.server.overtaken(),
+            false => self.server.health.overtaken(),
         }
     }
 }
@@ -213,7 +216,10 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
     let Some(deadline) = request.deadline() else {
         return Ok(());
     };
-    let (count, of_key) = (waiting.len(), waiting.waiting_of_key(request.key_hash()));
+    let (count, of_key) = (
+        waiting.len(),
+        waiting.waiting_of_key(request.hash.outermost),
+    );
     waiting
         .pacer
         .admits(deadline.timeout(), count, of_key)
@@ -266,7 +272,7 @@ async fn call(
             answer
         }
         // The server has not executed it, and the caller gave up.
-        _ if request.is_over() => return Err(server.overtaken().into()),
+        _ if request.is_over() => return Err(server.health.overtaken().into()),
         // On the heap, because few calls are sent twice, and every caller would hold the space.
         Sent::UnknownScript | Sent::Unsent(_) => {
             Box::pin(server.send_one(|by_body| request.call(&server, by_body), true, None)).await

@@ -76,7 +76,7 @@ enum Turn {
 impl Worker {
     async fn run(mut self) {
         loop {
-            let epoch = self.server.breaker().epoch();
+            let epoch = self.server.health.breaker.epoch();
             if epoch != self.epoch {
                 self.epoch = epoch;
                 self.drop_overtaken();
@@ -129,7 +129,7 @@ impl Worker {
                     self.let_others_run(true).await;
                 }
             }
-            () = self.server.until_opened_after(self.epoch) => {}
+            () = self.server.health.until_opened_after(self.epoch) => {}
             () = self.running.woken(), if has_room => {}
         }
     }
@@ -165,14 +165,14 @@ impl Worker {
                     biased;
                     connection = &mut connection => break connection,
                     () = sent.until_answered(server) => {}
-                    () = server.until_opened_after(*epoch) => return None,
+                    () = server.health.until_opened_after(*epoch) => return None,
                 }
             }
         };
         let Ok(connection) = connection else {
             return Some(connection);
         };
-        if self.server.breaker().epoch() != self.epoch || self.sent.has_refused() {
+        if self.server.health.breaker.epoch() != self.epoch || self.sent.has_refused() {
             return None;
         }
         if self.sent.is_held(&connection) {
@@ -247,7 +247,7 @@ impl Worker {
         self.sent.clear();
         let overtaken = self.queue.lock().take_overtaken(self.epoch);
         for check in overtaken {
-            check.reply(Err(self.server.overtaken().into()));
+            check.reply(Err(self.server.health.overtaken().into()));
         }
     }
 }
@@ -398,9 +398,9 @@ impl SentBatches {
         }
     }
 
-    /// Polls the oldest batch of each connection, and settles the first that is answered. Returns
-    /// whether there was one.
-    fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
+    /// Polls the oldest batch of each connection, and settles the first that is answered. Pending
+    /// when there is none.
+    fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> Poll<()> {
         for at in 0..self.connections.len() {
             let pending = &mut self.connections[at];
             let Some(oldest) = pending.batches.front_mut() else {
@@ -417,30 +417,19 @@ impl SentBatches {
                 self.connections.remove(at);
             }
             self.take(connection, answered, server);
-            return true;
+            return Poll::Ready(());
         }
-        false
+        Poll::Pending
     }
 
     /// Waits until a batch is answered.
     async fn until_answered(&mut self, server: &Server) {
-        poll_fn(|cx| {
-            if self.poll(server, cx) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        poll_fn(|cx| self.poll(server, cx)).await;
     }
 
     /// Takes the answer of a batch that is answered by now, if there is one.
     async fn take_answered(&mut self, server: &Server) {
-        poll_fn(|cx| {
-            self.poll(server, cx);
-            Poll::Ready(())
-        })
-        .await;
+        let _ = poll_fn(|cx| Poll::Ready(self.poll(server, cx))).await;
     }
 
     /// Replies to the checks of a batch, and keeps those that were not executed.

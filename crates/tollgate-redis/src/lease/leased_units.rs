@@ -323,12 +323,7 @@ impl LeasedUnits {
         match shard.find(check.policies, check.key, hash) {
             (Some(entry), counts) => {
                 entry.count(now_us, charge.cost.units());
-                let decided = if can_lease {
-                    entry.decide(check.policies, charge, now_us)
-                } else {
-                    None
-                };
-                if let Some(decision) = decided {
+                if can_lease && let Some(decision) = entry.decide(check.policies, charge, now_us) {
                     counts.trips_saved += 1;
                     drop(shard);
                     return Ok(CheckFuture::ready(Ok(decision)));

@@ -38,6 +38,10 @@ impl ErrorClass {
     }
 }
 
+const BROKEN: (ErrorKind, &str) = (
+    ErrorKind::ConnectionLost,
+    "the connection to redis is broken",
+);
 const IN_CLUSTER: &str =
     "the redis server is part of a cluster, but the store was built for a single server";
 
@@ -157,10 +161,7 @@ pub(crate) fn error(error: &RedisError) -> Error {
         ),
         (_, "MOVED" | "ASK" | "TRYAGAIN") => (ErrorKind::ClusterMismatch, IN_CLUSTER),
         (RedisKind::Server(ServerErrorKind::ResponseError), _) => server_text(error),
-        (RedisKind::Parse, _) if is_cut(error) => (
-            ErrorKind::ConnectionLost,
-            "the connection to redis is broken",
-        ),
+        (RedisKind::Parse, _) if is_cut(error) => BROKEN,
         (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
             (ErrorKind::Protocol, "redis sent a reply that is not valid")
         }
@@ -170,18 +171,16 @@ pub(crate) fn error(error: &RedisError) -> Error {
             "nothing listens at the redis address",
         ),
         _ if is_tls(error) => (ErrorKind::Tls, tls_words(error)),
-        (RedisKind::Io, _) => (
-            ErrorKind::ConnectionLost,
-            "the connection to redis is broken",
-        ),
+        (RedisKind::Io, _) => BROKEN,
         _ => (ErrorKind::Unavailable, "redis cannot be used"),
     };
     with_source(kind, message.into(), error)
 }
 
 fn with_source(kind: ErrorKind, message: Cow<'static, str>, error: &RedisError) -> Error {
-    match io_error(error) {
-        Some(io) => Error::with_source(kind, message, io),
+    match system_error(error) {
+        // The kind alone: it holds no address, user or key.
+        Some(io) => Error::with_source(kind, message, io::Error::from(io.kind())),
         None => Error::new(kind, message),
     }
 }
@@ -289,11 +288,6 @@ pub(crate) fn rejects_connection(error: &RedisError) -> bool {
         self::error(error).kind(),
         ErrorKind::Authentication | ErrorKind::TooManyClients
     )
-}
-
-/// Returns the kind of the system's error behind this one. The kind holds no address, user or key.
-fn io_error(error: &RedisError) -> Option<io::Error> {
-    system_error(error).map(|io| io.kind().into())
 }
 
 /// Returns the system's error behind this one. The client keeps it in an `Arc`.

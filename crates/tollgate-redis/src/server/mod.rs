@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::{
     connect::{Connection, MasterWatch, Numbered, SharedConnection},
-    protocol::{self, ErrorClass, ReplyBound, Script},
+    protocol::{self, ErrorClass, Script},
 };
 pub(crate) use not_executed::{CallError, NotExecutedReason};
 pub(crate) use proof::{field, info, text, version};
@@ -38,12 +38,13 @@ const KEY_BYTES: usize = 64;
 
 /// Represents one server: the shared connection to it, its health, and the settings of every call.
 pub(crate) struct Server {
-    config: ServerConfig,
+    pub(crate) config: ServerConfig,
     /// The beginning of every key: the prefix, and the brace that opens the hash tag.
     key_head: String,
-    shared: Arc<SharedConnection>,
-    health: Health,
-    is_in_cluster: bool,
+    pub(crate) shared: Arc<SharedConnection>,
+    pub(crate) health: Health,
+    /// The server has some of the slots only.
+    pub(crate) is_in_cluster: bool,
     /// It was asked why it decides nothing, if it does.
     is_explained: AtomicBool,
     me: Weak<Self>,
@@ -66,37 +67,10 @@ impl Server {
         })
     }
 
-    pub(crate) fn breaker(&self) -> &Breaker {
-        &self.health.breaker
-    }
-
-    /// Waits until the breaker has opened since it had this epoch.
-    pub(crate) async fn until_opened_after(&self, epoch: u64) {
-        self.health.until_opened_after(epoch).await;
-    }
-
-    /// Returns whether the server is part of a cluster, so that it has some of the slots only.
-    pub(crate) fn is_in_cluster(&self) -> bool {
-        self.is_in_cluster
-    }
-
-    pub(crate) fn prefix(&self) -> &str {
-        &self.config.prefix
-    }
-
-    /// Returns the greatest length of a reply, which grows with what is asked for.
-    pub(crate) fn bound(&self) -> &ReplyBound {
-        self.shared.bound()
-    }
-
-    /// Returns the clock that decides instead of the server's.
-    pub(crate) fn clock(&self) -> Option<&Clock> {
-        self.config.clock.as_ref()
-    }
-
     /// Returns the time argument of a script. −1 stands for the server's own clock.
     pub(crate) fn now(&self) -> f64 {
-        self.clock().map_or(-1.0, |clock| clock.now_us() as f64)
+        let clock = self.config.clock.as_ref();
+        clock.map_or(-1.0, |clock| clock.now_us() as f64)
     }
 
     /// Returns the error of a call that is not sent: the breaker is open, or the deadline is too
@@ -104,27 +78,6 @@ impl Server {
     #[inline]
     pub(crate) fn refusal(&self, deadline: Option<Deadline>) -> Option<Error> {
         self.health.refusal_of(deadline)
-    }
-
-    /// Returns the error of a check that waited while the breaker opened, or was refused for it.
-    pub(crate) fn last_refusal(&self) -> Error {
-        self.health.refusal()
-    }
-
-    /// Returns the error of a call that was sent before the breaker opened.
-    pub(crate) fn overtaken(&self) -> Error {
-        self.health.overtaken()
-    }
-
-    /// Notes an answer.
-    fn heard(&self) {
-        self.health.heard();
-    }
-
-    /// Counts a call that was answered in time.
-    pub(crate) fn check_answered(&self, deadline: Option<Deadline>) {
-        self.breaker()
-            .check_answered(deadline.map(Deadline::timeout));
     }
 
     /// Adds the keys of all policies of each subject to a command. A subject is a key with the
@@ -198,20 +151,6 @@ impl Server {
             .inspect_err(|error| self.failed(error))
     }
 
-    /// Returns the shared connection if a call may be written to it now.
-    pub(crate) fn ready_connection(&self) -> Option<Connection> {
-        self.shared.ready()
-    }
-
-    fn shared(&self) -> &SharedConnection {
-        &self.shared
-    }
-
-    /// Drops a connection that ended before anything was sent on it.
-    fn drop_unused(&self, connection: &Connection) {
-        self.shared.broken(connection);
-    }
-
     /// Applies an answer to the connection and to the breaker.
     fn finish(
         &self,
@@ -220,7 +159,7 @@ impl Server {
     ) -> Result<Value, CallError> {
         let reply = match reply {
             Ok(value) => {
-                self.heard();
+                self.health.heard();
                 return Ok(value);
             }
             Err(reply) => protocol::unwrapped(reply),
@@ -234,10 +173,10 @@ impl Server {
                 self.ask_why(&error);
             }
             ErrorClass::Refused => {
-                self.heard();
+                self.health.heard();
                 self.ask_why(&error);
             }
-            ErrorClass::UnknownScript => self.heard(),
+            ErrorClass::UnknownScript => self.health.heard(),
         }
         Err(CallError::new(&reply, error))
     }
@@ -354,7 +293,7 @@ impl<'a> KeyNames<'a> {
 }
 
 tollgate_core::debug_fields! {
-    Server: prefix = .config.prefix, connection = .shared, breaker = .breaker(), ..
+    Server: prefix = .config.prefix, connection = .shared, breaker = .health.breaker, ..
 }
 
 /// Holds the settings that all servers of a store share.
@@ -483,11 +422,11 @@ impl Server {
     ) -> Sent {
         match &reply {
             Err(error) if is_unsent => {
-                self.drop_unused(connection);
+                self.shared.broken(connection);
                 Sent::Unsent(protocol::error(error))
             }
             Err(error) if !by_body && ErrorClass::of(error) == ErrorClass::UnknownScript => {
-                self.heard();
+                self.health.heard();
                 Sent::UnknownScript
             }
             _ => Sent::Answered(self.finish(connection, reply)),
@@ -503,7 +442,7 @@ impl Server {
         write: impl Fn(bool) -> Call,
         deadline: Option<Deadline>,
     ) -> CallResult {
-        let epoch = self.breaker().epoch();
+        let epoch = self.health.breaker.epoch();
         if let Some(refusal) = self.refusal(None) {
             return Err(CallError::Failed(refusal));
         }
@@ -511,7 +450,7 @@ impl Server {
         let outcome = tokio::select! {
             biased;
             outcome = self.send_one(write, false, deadline) => outcome,
-            () = self.until_opened_after(epoch) => Err(CallError::Failed(self.overtaken())),
+            () = self.health.until_opened_after(epoch) => Err(CallError::Failed(self.health.overtaken())),
         };
         attempt.end(outcome.is_ok());
         outcome
@@ -520,7 +459,7 @@ impl Server {
     /// Sends one command without a deadline of its own. The server has the time for connecting.
     pub(crate) async fn query_in_time(&self, command: &Cmd) -> Result<Value, Error> {
         self.connection().await?;
-        let deadline = Deadline::after(self.shared().connect_timeout());
+        let deadline = Deadline::after(self.shared.connect_timeout());
         let write = |_| command.clone().into();
         answer_by(Some(deadline), async {
             Ok(self.send_one(write, false, None).await?)
@@ -656,7 +595,7 @@ impl<T: 'static> Awaited<T> {
         deadline: Option<Deadline>,
         answer: impl Future<Output = T> + Send + 'static,
     ) -> Self {
-        let breaker_epoch = server.breaker().epoch();
+        let breaker_epoch = server.health.breaker.epoch();
         Self {
             server: server.weak(),
             breaker_epoch,
@@ -690,7 +629,7 @@ impl<T> Drop for Awaited<T> {
             current.spawn(async move {
                 tokio::select! {
                     _ = answer => {}
-                    () = server.until_opened_after(epoch) => {}
+                    () = server.health.until_opened_after(epoch) => {}
                 }
             });
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use redis::{Cmd, Value};
 
 use super::{Call, Server};
-use crate::protocol::{self, ScriptsOf};
+use crate::protocol::{self, Purpose, ScriptsOf};
 use tollgate_core::{
     Cost, Decision, Error, ErrorKind, Key, Policy, PolicySet, Quota,
     raw::{Charge, DecisionParts, runtime},
@@ -43,7 +43,7 @@ impl Server {
 
     async fn try_check(&self, key: &Key) -> Result<(), Error> {
         let (set, charge) = (PolicySet::from(TRIED), Charge::from(Cost::ONE));
-        let script = set.shape().check(false);
+        let script = set.shape().script(Purpose::Check, false);
         let call = Call::of(script, true, set.len(), |command| {
             self.add_keys([(&set, key)], command);
             command.arg(&*protocol::pack(self.now(), charge.borrow(), &set));

@@ -3,7 +3,7 @@ use redis::Value;
 use tollgate::{
     Costs, Decision, Error, Key,
     reservation::{ReservationId, Settlement},
-    testing::{Charge, shape, wire},
+    testing::{Charge, Purpose, shape, wire},
 };
 
 use super::script::{Script, call, charge, keys, time};
@@ -13,31 +13,37 @@ impl Script {
     /// Returns the text that reserves.
     #[must_use]
     pub fn reserve_text(&self) -> &str {
-        &shape(self.policies()).reserve(self.is_capped()).text
+        &shape(self.policies())
+            .script(Purpose::Reserve, self.is_capped())
+            .text
     }
 
     /// Returns the SHA-1 of the text that reserves.
     #[must_use]
     pub fn reserve_sha(&self) -> &str {
-        &shape(self.policies()).reserve(self.is_capped()).sha
+        &shape(self.policies())
+            .script(Purpose::Reserve, self.is_capped())
+            .sha
     }
 
     /// Returns the text that reserves costs which cascade.
     #[must_use]
     pub fn cascade_text(&self) -> &str {
-        &shape(self.policies()).cascade(self.is_capped()).text
+        &shape(self.policies())
+            .script(Purpose::Cascade, self.is_capped())
+            .text
     }
 
     /// Returns the text that settles a reservation.
     #[must_use]
     pub fn commit_text(&self) -> &str {
-        &shape(self.policies()).commit().text
+        &shape(self.policies()).script(Purpose::Commit, false).text
     }
 
     /// Returns the SHA-1 of the text that settles a reservation.
     #[must_use]
     pub fn commit_sha(&self) -> &str {
-        &shape(self.policies()).commit().sha
+        &shape(self.policies()).script(Purpose::Commit, false).sha
     }
 
     /// Returns the key of the record of a reservation on the server.
@@ -60,7 +66,11 @@ impl Script {
     ) -> Vec<Vec<u8>> {
         let charge = self.charge(costs);
         let sha = match charge.borrow().cascade() {
-            Some(_) => &shape(self.policies()).cascade(self.is_capped()).sha,
+            Some(_) => {
+                &shape(self.policies())
+                    .script(Purpose::Cascade, self.is_capped())
+                    .sha
+            }
             None => self.reserve_sha(),
         };
         self.held(sha, key, id, &charge, life_us, now_us)

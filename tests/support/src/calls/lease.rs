@@ -3,7 +3,7 @@ use redis::Value;
 use tollgate::{
     Cost, Decision, Error, Key, PolicySet,
     testing::{
-        ChargeRef, Grant, Report, shape,
+        ChargeRef, Grant, Purpose, Report, shape,
         wire::{BatchReply, MixedArgs},
     },
 };
@@ -41,13 +41,13 @@ impl LeaseScript {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &shape(&self.policies).lease().text
+        &shape(&self.policies).script(Purpose::Lease, false).text
     }
 
     /// Returns the SHA-1 of the text.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &shape(&self.policies).lease().sha
+        &shape(&self.policies).script(Purpose::Lease, false).sha
     }
 
     /// Returns two keys on the server for each policy: of its state, and of its outstanding units.

@@ -5,7 +5,7 @@ use tollgate::{
     Costs, Decision, Error, Key, PolicySet,
     store::Ceiling,
     testing::{
-        Charge, Shape, shape,
+        Charge, Purpose, Shape, shape,
         wire::{BatchReply, MixedArgs},
     },
 };
@@ -79,13 +79,19 @@ impl MixedBatch {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.shape().mixed(self.ceilings.is_some()).text
+        &self
+            .shape()
+            .script(Purpose::Mixed, self.ceilings.is_some())
+            .text
     }
 
     /// Returns the SHA-1 of the text.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.shape().mixed(self.ceilings.is_some()).sha
+        &self
+            .shape()
+            .script(Purpose::Mixed, self.ceilings.is_some())
+            .sha
     }
 
     /// Returns the words of `EVALSHA` at `now_us`, or at the server's time.

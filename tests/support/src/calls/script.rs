@@ -3,7 +3,7 @@ use tollgate::{
     Algorithm, Costs, Decision, Error, Key, Policy, PolicySet,
     limiter::Entry,
     store::Ceiling,
-    testing::{self, Charge, ahead_of, shape, wire},
+    testing::{self, Charge, Purpose, ahead_of, shape, wire},
 };
 
 /// Returns the entries in a reply that lists a log. Leaves out entries older than `period_us`.
@@ -50,25 +50,33 @@ impl Script {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &shape(&self.policies).check(self.is_capped()).text
+        &shape(&self.policies)
+            .script(Purpose::Check, self.is_capped())
+            .text
     }
 
     /// Returns the SHA-1 of the text that decides.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &shape(&self.policies).check(self.is_capped()).sha
+        &shape(&self.policies)
+            .script(Purpose::Check, self.is_capped())
+            .sha
     }
 
     /// Returns the text of the script for a look: what a check would decide.
     #[must_use]
     pub fn look_text(&self) -> &str {
-        &shape(&self.policies).look(self.is_capped()).text
+        &shape(&self.policies)
+            .script(Purpose::Look, self.is_capped())
+            .text
     }
 
     /// Returns the SHA-1 of the script for a look.
     #[must_use]
     pub fn look_sha(&self) -> &str {
-        &shape(&self.policies).look(self.is_capped()).sha
+        &shape(&self.policies)
+            .script(Purpose::Look, self.is_capped())
+            .sha
     }
 
     /// Returns the words of `EVALSHA` for a look. The reply is that of a check.
@@ -83,13 +91,17 @@ impl Script {
     /// Returns the SHA-1 of the text that refunds.
     #[must_use]
     pub fn refund_sha(&self) -> &str {
-        &shape(&self.policies).refund(self.is_capped()).sha
+        &shape(&self.policies)
+            .script(Purpose::Refund, self.is_capped())
+            .sha
     }
 
     /// Returns the text that refunds.
     #[must_use]
     pub fn refund_text(&self) -> &str {
-        &shape(&self.policies).refund(self.is_capped()).text
+        &shape(&self.policies)
+            .script(Purpose::Refund, self.is_capped())
+            .text
     }
 
     /// Returns the key of each policy on the server.
@@ -291,13 +303,17 @@ impl Script {
     /// Returns the SHA-1 of the text that decides for many keys.
     #[must_use]
     pub fn batch_sha(&self) -> &str {
-        &shape(&self.policies).batch(self.is_capped()).sha
+        &shape(&self.policies)
+            .script(Purpose::Batch, self.is_capped())
+            .sha
     }
 
     /// Returns the text that decides for many keys.
     #[must_use]
     pub fn batch_text(&self) -> &str {
-        &shape(&self.policies).batch(self.is_capped()).text
+        &shape(&self.policies)
+            .script(Purpose::Batch, self.is_capped())
+            .text
     }
 
     /// Returns the words of `EVALSHA` for a batch: each key with the number of its checks.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     connect::Connection,
     lease::LeaseCall,
-    protocol::{BatchReply, MixedArgs, Outcome, Script, ScriptsOf, hash_slot},
+    protocol::{BatchReply, MixedArgs, Outcome, Purpose, Script, ScriptsOf, hash_slot},
     server::{Call, CallError, CallResult, Sent, Server},
 };
 use tollgate_core::{
@@ -197,7 +197,7 @@ impl Batch {
 
     /// Splits the batch into its calls.
     pub(super) fn into_calls(self, server: &Server) -> SmallVec<[Group; 1]> {
-        match server.is_in_cluster() {
+        match server.is_in_cluster {
             // A server of a cluster refuses a call whose keys lie in several slots.
             true => self.groups.into_iter().flat_map(Group::by_slot).collect(),
             false => self.groups,
@@ -340,18 +340,19 @@ impl Group {
     }
 
     pub(super) fn script(&self) -> &Script {
-        let shape = self.request(0).policies().shape();
-        if self.is_leased() {
+        let sample = self.request(0);
+        let purpose = match (self.checks, self.is_uniform) {
             // Its calls carry reports, so it has one script for one check and for many.
-            return shape.lease();
-        }
-        let is_capped = self.request(0).is_capped();
-        match (self.checks, self.is_uniform) {
+            _ if self.is_leased() => Purpose::Lease,
             // The more alike the checks are, the less their call has to say.
-            (1, _) => shape.check(is_capped),
-            (_, true) => shape.batch(is_capped),
-            (_, false) => shape.mixed(is_capped),
-        }
+            (1, _) => Purpose::Check,
+            (_, true) => Purpose::Batch,
+            (_, false) => Purpose::Mixed,
+        };
+        sample
+            .policies()
+            .shape()
+            .script(purpose, sample.is_capped())
     }
 
     fn call(&self, server: &Server) -> Call {

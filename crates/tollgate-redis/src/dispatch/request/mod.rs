@@ -15,7 +15,7 @@ use super::queue::Queued;
 use crate::{
     deny_cache::{Epoch, KeyHash},
     lease::LeaseCall,
-    protocol::{self, Script, ScriptsOf},
+    protocol::{self, Purpose, Script, ScriptsOf},
     server::{Call, CallError, Server},
 };
 use tollgate_core::{
@@ -190,7 +190,8 @@ impl CheckRequest {
 
     /// Returns the script that decides this check alone.
     pub(super) fn script(&self) -> &Script {
-        self.policies().shape().check(self.is_capped())
+        let shape = self.policies().shape();
+        shape.script(Purpose::Check, self.is_capped())
     }
 
     /// Writes the call of this script.
@@ -220,20 +221,9 @@ impl CheckRequest {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Returns whether there is a time at which the check ends.
-    pub(super) fn has_end(&self) -> bool {
-        self.deadline().and_then(Deadline::instant).is_some()
-    }
-
     /// Returns the key whose slot is that of the check: the branch that the first policy meters.
     pub(crate) fn routed_key(&self) -> &Key {
         self.policies().first_branch(self.key())
-    }
-
-    /// Returns the hash by which the checks of a key are counted. All keys below one outermost
-    /// level count as one. Of a key with branches, the first one counts.
-    pub(super) fn key_hash(&self) -> u64 {
-        self.hash.outermost
     }
 
     fn end(&self, end: Reply) {
@@ -316,7 +306,7 @@ impl Queued for QueuedCheck {
     }
 
     fn key_hash(&self) -> u64 {
-        self.request.key_hash()
+        self.request.hash.outermost
     }
 }
 

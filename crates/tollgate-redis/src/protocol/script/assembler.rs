@@ -167,11 +167,9 @@ impl<'a> Frame<'a> {
                     margin,
                     Some(at),
                 );
-                *text += if written.insert(section.clone()) {
-                    &section
-                } else {
-                    ""
-                };
+                if written.insert(section.clone()) {
+                    *text += &section;
+                }
             }
         }
     }

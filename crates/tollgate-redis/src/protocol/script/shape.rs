@@ -39,7 +39,7 @@ pub struct Script {
 
 /// Selects a script of a shape by what it does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Decides one check.
     Check,
     /// Returns what a check would decide, and charges nothing.
@@ -184,7 +184,7 @@ impl Shape {
 
     /// Returns the script for a purpose. `assemble` is called when it is first used.
     #[inline]
-    pub(crate) fn script(
+    pub(super) fn assembled(
         &self,
         purpose: Purpose,
         is_capped: bool,

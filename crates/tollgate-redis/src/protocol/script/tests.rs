@@ -80,14 +80,14 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         of(algorithm, &FRAMES[..2], ".leased", Form::Leased).chain([lease])
     });
     let others = [
-        ("entries", ENTRIES),
-        ("permits", PERMITS),
-        ("replicas", REPLICAS),
-        ("publish", PUBLISH),
-        ("report", REPORT),
-        ("spending", SPENDING),
+        ("entries", &ENTRIES),
+        ("permits", &PERMITS),
+        ("replicas", &REPLICAS),
+        ("publish", &PUBLISH),
+        ("report", &REPORT),
+        ("spending", &SPENDING),
     ];
-    let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(text.to_owned())));
+    let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(&*text.text)));
     decide
         .chain(leased)
         .chain(capped)
