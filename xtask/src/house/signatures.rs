@@ -14,6 +14,10 @@ use super::{files, page};
 /// The libraries whose types are not to be seen.
 const LIBRARIES: [&str; 2] = ["redis", "deadpool_redis"];
 
+fn is_library(name: &str) -> bool {
+    LIBRARIES.contains(&name)
+}
+
 /// The features that show them.
 const FEATURES: [&str; 2] = ["pool", "sentinel-pool"];
 
@@ -27,18 +31,14 @@ const INTERNAL: [&str; 2] = [
 struct File {
     /// The names that the file imports from the libraries.
     names: BTreeSet<String>,
-    /// The room `redis` is a module of the crate here, and no library.
-    has_module: bool,
     found: Vec<String>,
 }
 
 impl File {
     fn examine(source: &str) -> Vec<String> {
         let parsed = syn::parse_file(source).expect("the sources compile");
-        let has_module = |item: &Item| matches!(item, Item::Mod(module) if module.ident == "redis");
         let mut file = Self {
             names: BTreeSet::new(),
-            has_module: parsed.items.iter().any(has_module),
             found: Vec::new(),
         };
         for item in &parsed.items {
@@ -50,16 +50,12 @@ impl File {
         file.found
     }
 
-    fn is_library(&self, name: &str) -> bool {
-        LIBRARIES.contains(&name) && !(self.has_module && name == "redis")
-    }
-
     /// Notes what a tree of names imports from the libraries. `is_within` is set below one of them,
     /// and not known at the root.
     fn import(&mut self, tree: &UseTree, is_within: Option<bool>) {
         let imported = match tree {
             UseTree::Path(path) => {
-                let is_library = || self.is_library(&path.ident.to_string());
+                let is_library = || is_library(&path.ident.to_string());
                 let is_within = is_within.unwrap_or_else(is_library);
                 return self.import(&path.tree, Some(is_within));
             }
@@ -185,8 +181,8 @@ struct Walk<'a> {
 impl<'ast> Visit<'ast> for Walk<'_> {
     fn visit_path(&mut self, path: &'ast Path) {
         let first = path.segments.first().map(|first| first.ident.to_string());
-        self.is_found |= first
-            .is_some_and(|first| self.file.names.contains(&first) || self.file.is_library(&first));
+        self.is_found |=
+            first.is_some_and(|first| self.file.names.contains(&first) || is_library(&first));
         visit::visit_path(self, path);
     }
 }
@@ -210,10 +206,10 @@ impl Mentions for UseTree {
         match self {
             Self::Path(path) => {
                 let name = path.ident.to_string();
-                file.names.contains(&name) || file.is_library(&name)
+                file.names.contains(&name) || is_library(&name)
             }
-            Self::Name(name) => file.is_library(&name.ident.to_string()),
-            Self::Rename(name) => file.is_library(&name.ident.to_string()),
+            Self::Name(name) => is_library(&name.ident.to_string()),
+            Self::Rename(name) => is_library(&name.ident.to_string()),
             Self::Group(group) => group.items.iter().any(|tree| tree.mentions(file)),
             Self::Glob(_) => false,
         }
@@ -270,8 +266,4 @@ fn a_type_of_a_client_library_is_found_wherever_the_interface_has_one() {
         let source = format!("{head}{line}\n");
         assert_eq!(File::examine(&source).len(), found, "{line}");
     }
-    assert_eq!(
-        File::examine("pub mod redis;\npub use redis::RedisStore;\n"),
-        [""; 0]
-    );
 }

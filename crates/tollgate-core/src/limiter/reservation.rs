@@ -11,7 +11,7 @@ use super::{Limiter, LimiterInner, unsettled, wait};
 use crate::{
     Cost, Costs, Decision, Denied, Error, Key, Policy,
     clock::micros,
-    store::{Check, ReservationId, Settlement, StoreFuture},
+    store::{Check, ReservationId, Settlement, StoreFuture, check::CheckParts},
 };
 
 /// The default of [`ReserveBuilder::time_to_live`].

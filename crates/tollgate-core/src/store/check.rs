@@ -86,32 +86,6 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns the number of a commit: that of the limiter, which may send it again, or a random one.
-    pub(crate) fn number(&self) -> u64 {
-        self.charge()
-            .number()
-            .unwrap_or_else(|| fastrand::u64(1..MAX_EXACT))
-    }
-
-    /// Returns the same check with another charge.
-    pub(crate) fn with_charge(self, charge: &'a Charge) -> Self {
-        let charge = charge.borrow();
-        Self {
-            cost: charge.cost,
-            each: charge.each,
-            ..self
-        }
-    }
-
-    /// Returns the same check at no cost, and without ceilings.
-    pub(crate) fn without_cost(self) -> Self {
-        Self {
-            cost: Cost::ZERO,
-            each: None,
-            ..self
-        }
-    }
-
     /// Returns the same check with a tag.
     #[must_use]
     #[inline]
@@ -170,6 +144,54 @@ impl<'a> Check<'a> {
             alarm: Alarm::default(),
             data,
         }))
+    }
+}
+
+/// Reads a check as its charge, and changes it: what stores need beyond its public face.
+pub trait CheckParts<'a>: Sized {
+    /// Returns the costs and the ceilings of the check.
+    fn charge(&self) -> ChargeRef<'a>;
+
+    /// Returns the number of a commit: that of the limiter, which may send it again, or a random one.
+    fn number(&self) -> u64;
+
+    /// Returns the same check with another charge.
+    fn with_charge(self, charge: &'a Charge) -> Self;
+
+    /// Returns the same check at no cost, and without ceilings.
+    fn without_cost(self) -> Self;
+}
+
+impl<'a> CheckParts<'a> for Check<'a> {
+    // Beside the method of the type: nearly every file of this crate reads the charge.
+    #[inline]
+    fn charge(&self) -> ChargeRef<'a> {
+        Check::charge(self)
+    }
+
+    fn number(&self) -> u64 {
+        self.charge()
+            .number()
+            .unwrap_or_else(|| fastrand::u64(1..MAX_EXACT))
+    }
+
+    #[inline]
+    fn with_charge(self, charge: &'a Charge) -> Self {
+        let charge = charge.borrow();
+        Self {
+            cost: charge.cost,
+            each: charge.each,
+            ..self
+        }
+    }
+
+    #[inline]
+    fn without_cost(self) -> Self {
+        Self {
+            cost: Cost::ZERO,
+            each: None,
+            ..self
+        }
     }
 }
 

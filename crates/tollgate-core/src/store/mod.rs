@@ -5,7 +5,7 @@
 
 mod answer;
 pub(crate) mod bytes;
-mod check;
+pub(crate) mod check;
 mod deadline;
 pub(crate) mod memory;
 pub(crate) mod metrics;

@@ -372,7 +372,7 @@ mod records_tests {
     use tollgate_model::raw::PriorityParts;
 
     use super::*;
-    use crate::{MemoryStore, Policy, Priority, Quota, clock::Clock};
+    use crate::{MemoryStore, Policy, Priority, Quota, clock::Clock, store::check::CheckParts};
 
     #[test]
     fn a_full_table_drops_lapsed_records_and_then_those_that_lapse_first() {

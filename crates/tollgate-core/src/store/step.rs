@@ -14,6 +14,7 @@ use tollgate_model::{
 
 use super::{
     Check, ReservationId, Settlement,
+    check::CheckParts,
     reservation::{Adjustment, Record, Reserved},
 };
 use crate::{Cost, Decision, Policy};

@@ -15,7 +15,7 @@ use super::{
     give_back::give_back,
     rule_limiter::RuleLimiter,
     settle::blocked,
-    steps::{ChargedDescriptor, Pending, Step, all, costs, now},
+    steps::{ChargedDescriptor, Pending, Step, all, costs},
 };
 use crate::{Code, DescriptorOutcome, Plan, Rule};
 
@@ -262,22 +262,11 @@ impl Step<'_, '_> {
     /// Returns the charges of units that no burst has. Those of each descriptor count as over its
     /// limit.
     fn too_many(self, decision: &Decision) -> SmallVec<[(usize, ChargedDescriptor); 1]> {
-        let hits: SmallVec<[(Duration, u64); 1]> = self
-            .descriptors
-            .iter()
-            .map(|one| {
-                (
-                    one.rule
-                        .amount()
-                        .map(|(_, period)| period)
-                        .unwrap_or_default(),
-                    one.planned.hits(),
-                )
-            })
-            .collect();
+        let too_many = |one: &Pending<'_, '_>| one.too_many(one.planned.hits());
+        let outcomes: SmallVec<[_; 1]> = self.descriptors.iter().map(too_many).collect();
         let mut charged = self.charged(decision);
-        for ((_, charge), (period, hits)) in charged.iter_mut().zip(hits) {
-            charge.outcome = DescriptorOutcome::blocked(period, hits, now());
+        for ((_, charge), outcome) in charged.iter_mut().zip(outcomes) {
+            charge.outcome = outcome;
         }
         charged
     }

@@ -384,14 +384,8 @@ impl Pending<'_, '_> {
                 Ok(decision),
             ),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
-                let period = self
-                    .rule
-                    .amount()
-                    .map(|(_, period)| period)
-                    .unwrap_or_default();
-                let outcome = DescriptorOutcome::blocked(period, hits, now());
                 let is_hidden = self.policies.iter().any(Policy::is_hidden);
-                (outcome.with_hidden(is_hidden), Err(error))
+                (self.too_many(hits).with_hidden(is_hidden), Err(error))
             }
             Err(error) => return Err(error),
         };
@@ -402,6 +396,12 @@ impl Pending<'_, '_> {
             decision,
             is_shadow: self.is_shadow,
         })
+    }
+
+    /// Returns the outcome of units that no burst has.
+    pub(super) fn too_many(&self, hits: u64) -> DescriptorOutcome {
+        let period = self.rule.amount().map(|(_, period)| period);
+        DescriptorOutcome::blocked(period.unwrap_or_default(), hits, now())
     }
 
     /// Returns the charge of a descriptor that was decided alone.

@@ -26,7 +26,7 @@ use crate::{
         metrics::LimiterMetrics,
     },
     runtime::{Background, Running, now},
-    store::{Check, Deadline, ReplicaGroup, ReservationId, Settlement},
+    store::{Check, Deadline, ReplicaGroup, ReservationId, Settlement, check::CheckParts},
 };
 
 /// Answers for a store that failed. Logs the begin and the end of an outage or an overload once

@@ -13,7 +13,7 @@ use tollgate_model::raw::PolicySetParts;
 use crate::{
     Decision, MemoryStore,
     clock::Clock,
-    store::{Check, ReplicaCount, ReservationId, Settlement},
+    store::{Check, ReplicaCount, ReservationId, Settlement, check::CheckParts},
 };
 pub(crate) use fallback::{Fallback, OutagePeriod};
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     Cost, Decision, Key, Limiter, MemoryStore, Policy, Quota, Store,
     reservation::Reservation,
-    store::{CheckFuture, StoreFuture},
+    store::{CheckFuture, StoreFuture, check::CheckParts},
 };
 
 const DAY: Duration = Duration::from_secs(86_400);

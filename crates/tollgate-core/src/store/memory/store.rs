@@ -22,7 +22,7 @@ use crate::{
     clock::{Clock, micros},
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture,
-        step,
+        check::CheckParts, step,
     },
 };
 #[cfg(feature = "testing")]

@@ -8,14 +8,11 @@
 // Names only: each type and function stands in its room. Nothing that only this crate needs belongs
 // here.
 
-mod parts;
-
-pub use parts::CheckParts;
-
 pub use crate::{
     lock::Lock,
     store::{
         bytes::{ByteStates, Bytes, decide_permits},
+        check::CheckParts,
         publication::WeakPublication,
         replicas::WeakReplicaCount,
         rules_in_force::WeakRulesInForce,
