@@ -13,7 +13,7 @@ use crate::{
     failure::Failure,
     output::{Format, Report, shown},
     redis::RedisOptions,
-    replicas::{Rollout as Watched, Snapshot, Verdict},
+    replicas::{ReplicaSnapshot, RolloutWatch, Verdict},
     rules::RuleOptions,
 };
 
@@ -84,7 +84,7 @@ struct MissingRow {
 impl Rollout {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let digest = self.digest()?;
-        let mut watched = Watched::new(digest);
+        let mut watched = RolloutWatch::new(digest);
         watched.source.clone_from(&self.source);
         watched.at_least = self.replicas as usize;
         watched.gone = Duration::from_secs(self.gone);
@@ -119,7 +119,7 @@ impl Rollout {
     }
 
     /// Looks at the replicas until they all enforce the rules, or the time is over.
-    async fn wait(&self, watched: &mut Watched) -> Result<Verdict, Failure> {
+    async fn wait(&self, watched: &mut RolloutWatch) -> Result<Verdict, Failure> {
         let began = Instant::now();
         let end = began + Duration::from_secs(self.within);
         let (mut server, mut last, mut said) = (None, None, String::new());
@@ -130,7 +130,7 @@ impl Rollout {
                     Some(server) => server,
                     None => server.insert(self.redis.connect().await?),
                 };
-                Snapshot::read(server).await
+                ReplicaSnapshot::read(server).await
             };
             match timeout_at(end, look).await {
                 Ok(Ok(snapshot)) => {

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     output::{Format, Report, Table, shown},
     redis::{RedisOptions, span},
-    replicas::{Replica, Snapshot, title},
+    replicas::{Replica, ReplicaSnapshot, title},
     trace::shown_time,
 };
 
@@ -34,8 +34,8 @@ pub(crate) struct Status {
 }
 
 #[derive(Serialize)]
-struct Enforced {
-    replicas: Vec<Row>,
+struct StatusReport {
+    replicas: Vec<ReplicaRow>,
     /// The processes that are counted with the replicas, and report nothing.
     unreported: Vec<String>,
     warnings: Vec<String>,
@@ -43,7 +43,7 @@ struct Enforced {
 
 /// A replica, as programs read it.
 #[derive(Serialize)]
-struct Row {
+struct ReplicaRow {
     host: String,
     pid: u32,
     process: String,
@@ -80,13 +80,13 @@ impl Status {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let snapshot = run_async(async {
             let mut server = self.redis.connect().await?;
-            Snapshot::read(&mut server).await
+            ReplicaSnapshot::read(&mut server).await
         })?;
         for warning in &snapshot.warnings {
             eprintln!("warning: {warning}");
         }
-        let row = |replica: &Replica| Row::new(replica, snapshot.now_us);
-        let enforced = Enforced {
+        let row = |replica: &Replica| ReplicaRow::new(replica, snapshot.now_us);
+        let enforced = StatusReport {
             replicas: snapshot.replicas.iter().map(row).collect(),
             unreported: snapshot.unreported.iter().cloned().collect(),
             warnings: snapshot.warnings,
@@ -97,7 +97,7 @@ impl Status {
     }
 }
 
-impl Row {
+impl ReplicaRow {
     fn new(replica: &Replica, now_us: u64) -> Self {
         let report = &replica.report;
         let at_us = now_us.saturating_sub(replica.silent.as_micros() as u64);
@@ -173,7 +173,7 @@ impl LimiterRow {
     }
 }
 
-impl Enforced {
+impl StatusReport {
     fn text(&self, prefix: &str) -> String {
         if self.replicas.is_empty() && self.unreported.is_empty() {
             return format!("no replica reports under the prefix {prefix}\n");
@@ -229,7 +229,7 @@ impl Enforced {
     /// Returns a table of the limiters, and of the replicas that have each. Replicas with equal limits
     /// share a line, so that an odd one is seen.
     fn limiters(&self) -> String {
-        let mut have: BTreeMap<(&str, String, Option<u8>), Vec<&Row>> = BTreeMap::new();
+        let mut have: BTreeMap<(&str, String, Option<u8>), Vec<&ReplicaRow>> = BTreeMap::new();
         for row in self.replicas.iter().filter(|row| !row.is_silent) {
             for limiter in &row.limiters {
                 let limits = (&*limiter.limiter, limiter.policies(), limiter.enforced);

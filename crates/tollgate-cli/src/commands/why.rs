@@ -66,7 +66,7 @@ pub(crate) struct Why {
 }
 
 #[derive(Serialize)]
-struct Explained {
+struct ExplainedDenial {
     #[serde(flatten)]
     answer: Answer,
     /// What the key has spent now. `None` when no server is named.
@@ -116,7 +116,7 @@ impl Why {
             None
         };
         let status = u8::from(answer.denial.is_none());
-        let explained = Explained {
+        let explained = ExplainedDenial {
             answer,
             now,
             warnings,
@@ -163,7 +163,7 @@ fn place(key: &str) -> u64 {
     u64::from_be_bytes(first) % 100
 }
 
-impl Explained {
+impl ExplainedDenial {
     fn text(&self, command: &Why) -> String {
         let mut text = String::new();
         // Writing to memory cannot fail.

@@ -12,7 +12,7 @@ use std::{
 
 use tollgate::store::ReplicaReport;
 
-pub(crate) use rollout::{Rollout, Verdict};
+pub(crate) use rollout::{RolloutWatch, Verdict};
 
 use crate::{failure::Failure, output::shown, redis::Server};
 
@@ -35,7 +35,7 @@ pub(crate) struct Replica {
 
 /// What the server has at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct ReplicaSnapshot {
     /// In the order of hosts, processes and stores.
     pub(crate) replicas: Vec<Replica>,
     /// The processes that are counted with those that report, and report nothing themselves: older
@@ -68,7 +68,7 @@ pub(crate) fn title(report: &ReplicaReport) -> String {
     format!("{} (pid {})", shown(host), report.pid)
 }
 
-impl Snapshot {
+impl ReplicaSnapshot {
     pub(crate) async fn read(server: &mut Server) -> Result<Self, Failure> {
         let (now_us, reports) = server.reports(MOST).await?;
         if reports.len() == MOST {
@@ -172,7 +172,7 @@ mod tests {
             (b"number x".to_vec(), 1),
             (vec![0xff], 1),
         ];
-        let snapshot = Snapshot::of(15_000_000, &reports);
+        let snapshot = ReplicaSnapshot::of(15_000_000, &reports);
         let shown: Vec<_> = snapshot
             .replicas
             .iter()
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_counted_and_reports_nothing_is_an_older_version() {
-        let mut snapshot = Snapshot::of(20_000_000, &[(text("new", 1), 19_000_000)]);
+        let mut snapshot = ReplicaSnapshot::of(20_000_000, &[(text("new", 1), 19_000_000)]);
         let old = b"old".to_vec();
         snapshot.count(&[(b"new".to_vec(), 19_000_000), (old.clone(), 13_000_000)]);
         // One that has lapsed is not counted.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use tollgate::store::{ReplicaReport, RulesDigest};
 
-use super::{Name, Replica, Snapshot, title};
+use super::{Name, Replica, ReplicaSnapshot, title};
 use crate::output::shown;
 
 /// The time for which all replicas have to enforce the rules before the roll-out is complete. A replica
@@ -26,7 +26,7 @@ const MOST_BETWEEN: Duration = Duration::from_secs(5);
 /// paused and come back with the rules of before. It is remembered here, because a server may lose
 /// what it has.
 #[derive(Debug)]
-pub(crate) struct Rollout {
+pub(crate) struct RolloutWatch {
     pub(crate) digest: RulesDigest,
     /// The source of the rules that count. Without one, all rules of a replica do.
     pub(crate) source: Option<String>,
@@ -57,12 +57,12 @@ pub(crate) struct Verdict {
     /// The number of replicas that enforce the rules.
     pub(crate) enforcing: usize,
     /// The replicas that do not, or are silent.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingReplica>,
 }
 
 /// A replica that a roll-out waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct MissingReplica {
     pub(crate) replica: String,
     pub(crate) reason: Reason,
 }
@@ -81,7 +81,7 @@ pub(crate) enum Reason {
     Unreported,
 }
 
-impl Rollout {
+impl RolloutWatch {
     pub(crate) fn new(digest: RulesDigest) -> Self {
         Self {
             digest,
@@ -101,7 +101,7 @@ impl Rollout {
     }
 
     /// Takes a look that was made at `now`, by a clock that only goes forward.
-    pub(crate) fn look(&mut self, snapshot: &Snapshot, now: Duration) -> Verdict {
+    pub(crate) fn look(&mut self, snapshot: &ReplicaSnapshot, now: Duration) -> Verdict {
         if self
             .looked
             .is_some_and(|looked| now.saturating_sub(looked) > MOST_BETWEEN)
@@ -110,7 +110,7 @@ impl Rollout {
         }
         self.looked = Some(now);
         self.remember(snapshot, now);
-        let mut missing: Vec<Missing> = Vec::new();
+        let mut missing: Vec<MissingReplica> = Vec::new();
         let (mut enforcing, mut numbers) = (0, BTreeMap::new());
         for (name, known) in &self.known {
             let silent = known.silent_at(now);
@@ -121,14 +121,14 @@ impl Rollout {
             };
             numbers.insert(name.clone(), known.report.number);
             match reason {
-                Some(reason) => missing.push(Missing {
+                Some(reason) => missing.push(MissingReplica {
                     replica: title(&known.report),
                     reason,
                 }),
                 None => enforcing += 1,
             }
         }
-        missing.extend(self.unreported.keys().map(|process| Missing {
+        missing.extend(self.unreported.keys().map(|process| MissingReplica {
             replica: format!(
                 "process {}",
                 shown(&process.chars().take(8).collect::<String>())
@@ -147,7 +147,7 @@ impl Rollout {
     }
 
     /// Remembers the replicas that have rules, until they are gone.
-    fn remember(&mut self, snapshot: &Snapshot, now: Duration) {
+    fn remember(&mut self, snapshot: &ReplicaSnapshot, now: Duration) {
         for replica in &snapshot.replicas {
             let name = replica.name();
             let is_counted = replica

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 use tollgate::store::{ReplicaReport, ReportedRules, RulesDigest, RulesInForce};
 
 use super::{
-    Replica, Rollout, Snapshot,
+    Replica, ReplicaSnapshot, RolloutWatch,
     rollout::{Reason, SETTLE},
 };
 
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    fn snapshot(&mut self, now: u64) -> Snapshot {
+    fn snapshot(&mut self, now: u64) -> ReplicaSnapshot {
         let time = now + self.clock;
         let replicas = self.server.iter().map(|(at, (came, number, digest))| {
             let mut report = ReplicaReport::new("host", *at as u32);
@@ -204,10 +204,10 @@ impl World {
                 silent: Duration::from_millis(time.saturating_sub(*came)),
             }
         });
-        let snapshot = Snapshot {
+        let snapshot = ReplicaSnapshot {
             replicas: replicas.collect(),
             now_us: time * 1_000,
-            ..Snapshot::default()
+            ..ReplicaSnapshot::default()
         };
         for at in self.server.keys() {
             self.replicas[*at].was_seen = true;
@@ -223,7 +223,7 @@ impl World {
 }
 
 /// What everybody writes first: complete when all that are there enforce the rules.
-fn looks_complete(snapshot: &Snapshot) -> bool {
+fn looks_complete(snapshot: &ReplicaSnapshot) -> bool {
     let new = |replica: &Replica| replica.report.rules[0].digest == Some(RulesDigest::new(NEW));
     let mut present = snapshot
         .replicas
@@ -235,7 +235,7 @@ fn looks_complete(snapshot: &Snapshot) -> bool {
 /// Returns when the roll-out was complete, and whether the simple rule would have been too early.
 fn roll_out(seed: u64) -> (Option<u64>, bool) {
     let mut world = World::draw(seed);
-    let mut rollout = Rollout::new(RulesDigest::new(NEW));
+    let mut rollout = RolloutWatch::new(RulesDigest::new(NEW));
     let gone = rollout.gone.as_millis() as u64;
     let (mut looks, mut is_simple_early, mut is_simple_done) =
         (world.draw.of(0..10_000), false, false);
@@ -296,14 +296,14 @@ fn replica(process: &str, number: u64, digest: [u8; 8]) -> Replica {
     }
 }
 
-fn snapshot(replicas: &[Replica]) -> Snapshot {
-    Snapshot {
+fn snapshot(replicas: &[Replica]) -> ReplicaSnapshot {
+    ReplicaSnapshot {
         replicas: replicas.to_vec(),
-        ..Snapshot::default()
+        ..ReplicaSnapshot::default()
     }
 }
 
-fn reasons(rollout: &mut Rollout, of: &Snapshot, at: u64) -> Vec<(String, Reason)> {
+fn reasons(rollout: &mut RolloutWatch, of: &ReplicaSnapshot, at: u64) -> Vec<(String, Reason)> {
     let verdict = rollout.look(of, Duration::from_secs(at));
     assert!(!verdict.is_complete);
     let missing = verdict.missing.into_iter();
@@ -314,7 +314,7 @@ fn reasons(rollout: &mut Rollout, of: &Snapshot, at: u64) -> Vec<(String, Reason
 
 #[test]
 fn each_replica_that_is_waited_for_is_named_with_its_reason() {
-    let mut rollout = Rollout::new(RulesDigest::new(NEW));
+    let mut rollout = RolloutWatch::new(RulesDigest::new(NEW));
     let mut of = snapshot(&[replica("a", 1, NEW), replica("b", 1, OLD)]);
     of.replicas[1].report.rules[0].refused = Some(Duration::from_secs(1));
     of.unreported.insert("0123456789abcdef".to_owned());
@@ -352,7 +352,7 @@ fn each_replica_that_is_waited_for_is_named_with_its_reason() {
 
 #[test]
 fn only_rules_of_the_source_and_only_enough_replicas_count() {
-    let mut rollout = Rollout::new(RulesDigest::new(NEW));
+    let mut rollout = RolloutWatch::new(RulesDigest::new(NEW));
     rollout.source = Some("rules".to_owned());
     rollout.at_least = 2;
     let mut other = replica("b", 1, OLD);
@@ -372,7 +372,7 @@ fn only_rules_of_the_source_and_only_enough_replicas_count() {
 
 #[test]
 fn a_look_that_was_missed_begins_the_time_anew() {
-    let mut rollout = Rollout::new(RulesDigest::new(NEW));
+    let mut rollout = RolloutWatch::new(RulesDigest::new(NEW));
     let mut looked = |at: u64, is_read: bool| {
         if !is_read {
             rollout.interrupted();

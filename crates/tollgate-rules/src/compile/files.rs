@@ -27,7 +27,7 @@ use crate::{
 
 /// A text of rules, its file if it comes from one, and its format. Or the reason why it could not be
 /// read.
-pub(super) struct Source<'t> {
+pub(super) struct SourceText<'t> {
     pub(super) file: Option<Arc<Path>>,
     pub(super) text: Result<(Cow<'t, str>, Format), RuleError>,
 }
@@ -35,12 +35,12 @@ pub(super) struct Source<'t> {
 /// Compiles all files of a set. Notes the files of networks that they name in `lists`.
 pub(super) fn compile<'t>(
     options: &RuleSetBuilder,
-    sources: impl IntoIterator<Item = Source<'t>>,
+    sources: impl IntoIterator<Item = SourceText<'t>>,
     lists: &mut Vec<PathBuf>,
 ) -> Result<RuleSet, RuleErrors> {
     let mut errors = Errors::default();
     let (mut documents, mut digests) = (Vec::new(), Digests::default());
-    for Source { file, text } in sources {
+    for SourceText { file, text } in sources {
         let tree = text.and_then(|(text, format)| {
             digests.add(file.as_deref(), &text);
             format.read(&text, &options.limits)

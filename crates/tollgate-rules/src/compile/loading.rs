@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     builder::RuleSetBuilder,
-    files::{Source, compile},
+    files::{SourceText, compile},
 };
 use crate::{Format, RuleError, RuleErrors, RuleSet, load};
 
@@ -45,7 +45,7 @@ impl RuleSetBuilder {
     /// Fails with every mistake that was found.
     pub fn parse(&self, text: &str, format: Format) -> Result<RuleSet, RuleErrors> {
         let text = Ok((text.into(), format));
-        compile(self, [Source { file: None, text }], &mut Vec::new())
+        compile(self, [SourceText { file: None, text }], &mut Vec::new())
     }
 
     /// Parses several texts as one set. A mistake is reported with the name of its text.
@@ -74,7 +74,7 @@ impl RuleSetBuilder {
         let sources = texts.into_iter().map(|(name, text, format)| {
             let file = Some(name.as_ref().into());
             let text = Ok((text.into(), format));
-            Source { file, text }
+            SourceText { file, text }
         });
         compile(self, sources, &mut Vec::new())
     }
@@ -151,11 +151,11 @@ impl RuleSetBuilder {
     fn sources(
         &self,
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
-    ) -> impl Iterator<Item = Source<'static>> {
+    ) -> impl Iterator<Item = SourceText<'static>> {
         paths.into_iter().map(|path| {
             let path = path.as_ref();
             let text = load::rules(path, &self.limits);
-            Source {
+            SourceText {
                 file: Some(path.into()),
                 text: text.map(|(text, format)| (text.into(), format)),
             }
