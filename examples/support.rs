@@ -147,6 +147,8 @@ mod pages {
     struct Migrating;
     #[doc = include_str!("../docs/operations.md")]
     struct Operations;
+    #[doc = include_str!("../docs/regions.md")]
+    struct Regions;
     #[doc = include_str!("../docs/permits.md")]
     struct Permits;
     #[doc = include_str!("../docs/redis.md")]

@@ -48,6 +48,7 @@ mod lease;
     )
 )]
 mod protocol;
+pub mod raw;
 mod replicas;
 mod server;
 mod source;

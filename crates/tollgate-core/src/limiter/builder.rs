@@ -367,7 +367,7 @@ impl LimiterBuilder<PolicySet> {
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a policy is
     /// [leased](crate::Policy::leased), and the store is on a server and [leases](Store::leases)
-    /// nothing. [`ErrorKind::Config`](crate::ErrorKind::Config) when
+    /// nothing, or when the store does not [accept](Store::accepts) the policies. [`ErrorKind::Config`](crate::ErrorKind::Config) when
     /// [shares](Self::fair_shares) under a policy cannot be fair.
     pub fn try_build(mut self) -> Result<Limiter, Error> {
         let policies = self.policies.clone();
@@ -380,6 +380,7 @@ impl LimiterBuilder<PolicySet> {
                 format!("the store does not lease, and the policy {name:?} is leased"),
             ));
         }
+        self.store.accepts(&policies)?;
         if self.is_fair {
             fair_shares::refuse(&policies)?;
         }

@@ -284,6 +284,19 @@ pub trait Store: Send + Sync + 'static {
         self.inner().is_some_and(Store::leases)
     }
 
+    /// Returns why this store decides no checks of these policies. `Ok` by default.
+    ///
+    /// [`try_build`](crate::LimiterBuilder::try_build) asks it, so that a policy which the store
+    /// cannot decide is refused when the limiter is built, and not at each check. A store that shards
+    /// or that counts some algorithms elsewhere says so here.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] with the reason.
+    fn accepts(&self, policies: &PolicySet) -> Result<(), Error> {
+        self.inner().map_or(Ok(()), |inner| inner.accepts(policies))
+    }
+
     /// Returns whether decisions are made inside this process, without waiting. `false` by default.
     ///
     /// If so, every future must be ready. The limiter returns it unchanged: no deadline and no

@@ -103,6 +103,16 @@ impl Server {
         }
     }
 
+    /// Adds the key of what another crate keeps of a policy, which ends with `suffix`.
+    pub(crate) fn add_key_of(&self, policy: &Policy, key: &Key, suffix: &str, command: &mut Cmd) {
+        let mut text = self.begin_key();
+        protocol::write_metered(policy, key, &mut text);
+        protocol::write_policy(policy, &mut text);
+        text.push(b':');
+        text.extend_from_slice(suffix.as_bytes());
+        command.arg(text);
+    }
+
     /// Adds the key of some permits.
     pub(crate) fn add_permit_key(&self, name: &str, key: &Key, command: &mut Cmd) {
         let mut text = self.begin_key();

@@ -79,7 +79,7 @@ impl Script {
         Self::new(Frame::new(frame, &parts, before).script())
     }
 
-    fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         let sha = sha1_smol::Sha1::from(&text).digest().to_string();
         Self { text, sha }

@@ -1,0 +1,252 @@
+//! Carries a call of a purse to the home, and its grant back.
+//! The purse chooses the process that carries, in `scripts/purse.lua`. Checks are in `store.rs`.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tollgate_core::{
+    Error, Key, PolicySet,
+    raw::{MAX_EXACT, micros},
+};
+use tollgate_redis::{
+    RedisStore,
+    raw::{self, Place},
+};
+
+use crate::{
+    durability::Durability,
+    floor::Floor,
+    rules::{Call, Grant, Terms},
+    terms, wire,
+};
+
+/// The sets of waiting checks. Those of a key wait in one of them.
+const ARRIVALS: usize = 64;
+
+/// The longest time for which the home waits for its replicas, in round trips.
+const WAIT_TRIPS: u32 = 1;
+
+/// Counts what became of the calls that this process has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegionFigures {
+    /// The calls of the home, without those that were sent again.
+    pub calls: u64,
+    /// The calls that were sent again, because no answer came in time.
+    pub resent: u64,
+    /// The calls that were given up. What they reported lapses at the home.
+    pub given_up: u64,
+    /// The units that were granted.
+    pub granted: u64,
+    /// The granted units that the purse did not take. They lapse at the home.
+    pub lost: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    calls: AtomicU64,
+    resent: AtomicU64,
+    given_up: AtomicU64,
+    granted: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// The servers of a store, and what this process knows of them.
+pub(crate) struct Servers {
+    pub(crate) local: RedisStore,
+    pub(crate) home: RedisStore,
+    /// The number of the region.
+    pub(crate) region: u64,
+    pub(crate) floor: Floor,
+    durability: Durability,
+    trip: Duration,
+    /// The longest of the last round trips to the home, in microseconds.
+    measured_us: AtomicU64,
+    arrivals: [Notify; ARRIVALS],
+    hasher: RandomState,
+    counts: Counts,
+}
+
+tollgate_core::debug_fields! { Servers: local, home, durability, trip, .. }
+
+impl Servers {
+    pub(crate) fn new(
+        (local, home): (RedisStore, RedisStore),
+        region: &str,
+        durability: Durability,
+        trip: Duration,
+    ) -> Self {
+        Self {
+            local,
+            home,
+            region: number(region),
+            floor: Floor::default(),
+            durability,
+            trip,
+            measured_us: AtomicU64::new(0),
+            arrivals: [const { Notify::const_new() }; ARRIVALS],
+            hasher: RandomState::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Returns the time of a round trip as it was set.
+    pub(crate) fn set_trip(&self) -> Duration {
+        self.trip
+    }
+
+    /// Returns the time of a round trip: as it was set, or a longer one that was measured.
+    pub(crate) fn trip(&self) -> Duration {
+        let measured = Duration::from_micros(self.measured_us.load(Relaxed));
+        // A home that stood still for a while must not let a region ask for units of minutes.
+        self.trip.max(measured.min(self.trip * 4))
+    }
+
+    /// Returns what wakes the checks of a key when units arrive.
+    pub(crate) fn arrival(&self, key: &Key) -> &Notify {
+        &self.arrivals[self.hasher.hash_one(key) as usize % ARRIVALS]
+    }
+
+    pub(crate) fn figures(&self) -> RegionFigures {
+        let counts = &self.counts;
+        RegionFigures {
+            calls: counts.calls.load(Relaxed),
+            resent: counts.resent.load(Relaxed),
+            given_up: counts.given_up.load(Relaxed),
+            granted: counts.granted.load(Relaxed),
+            lost: counts.lost.load(Relaxed),
+        }
+    }
+
+    /// Calls the home, and waits until a grant counts.
+    pub(crate) async fn ask(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        numbers: &[f64],
+    ) -> Result<Grant, Error> {
+        let place = Place {
+            policy: terms::the_one(policies)?,
+            key,
+            suffix: wire::HOME,
+        };
+        let (script, begun) = (wire::home(), Instant::now());
+        let reply = match self.durability {
+            Durability::Trust => raw::run(&self.home, script, place, numbers, None).await?,
+            Durability::Replicas(replicas) => {
+                let within = self.trip * WAIT_TRIPS;
+                raw::run_replicated(&self.home, script, place, numbers, (replicas, within)).await?
+            }
+        };
+        let taken_us = micros(begun.elapsed());
+        // A shorter trip is believed slowly.
+        let kept = |us: u64| Some(taken_us.max(us - us / 8));
+        let _ = self.measured_us.fetch_update(Relaxed, Relaxed, kept);
+        wire::granted(&reply)
+    }
+}
+
+/// Carries the call of a purse to the home, and the grant back to the purse.
+pub(crate) async fn carry(
+    servers: Arc<Servers>,
+    policies: PolicySet,
+    key: Key,
+    terms: Terms,
+    call: Call,
+) {
+    servers.counts.calls.fetch_add(1, Relaxed);
+    let Some(grant) = answered(&servers, &policies, &key, &terms, &call).await else {
+        servers.counts.given_up.fetch_add(1, Relaxed);
+        tracing::debug!("a call of the home got no answer");
+        return;
+    };
+    servers.counts.granted.fetch_add(grant.units, Relaxed);
+    let taken = deposited(&servers, &policies, &key, &terms, &call, grant).await;
+    match taken {
+        Ok(true) => servers.arrival(&key).notify_waiters(),
+        Ok(false) => {
+            servers.counts.lost.fetch_add(grant.units, Relaxed);
+        }
+        Err(error) => {
+            servers.counts.lost.fetch_add(grant.units, Relaxed);
+            tracing::debug!(%error, "the purse of the region did not take units");
+        }
+    }
+}
+
+/// Sends a call until an answer comes, for half a generation. A later sending does not end the
+/// earlier one: the first answer counts, and the ledger makes all of them equal.
+async fn answered(
+    servers: &Arc<Servers>,
+    policies: &PolicySet,
+    key: &Key,
+    terms: &Terms,
+    call: &Call,
+) -> Option<Grant> {
+    let birth = fastrand::u64(1..MAX_EXACT);
+    let numbers: Arc<[f64]> =
+        wire::call(wire::At::SERVER, terms, birth, servers.region, call).into();
+    let (begun, patience) = (Instant::now(), Duration::from_micros(terms.length_us / 2));
+    let mut sendings = JoinSet::new();
+    loop {
+        let (to, policies, key) = (Arc::clone(servers), policies.clone(), key.clone());
+        let numbers = Arc::clone(&numbers);
+        sendings.spawn(async move { to.ask(&policies, &key, &numbers).await });
+        let pause = servers.trip() * 5 / 4;
+        let sent = Instant::now();
+        while let Ok(Some(ended)) =
+            timeout(pause.saturating_sub(sent.elapsed()), sendings.join_next()).await
+        {
+            match ended {
+                Ok(Ok(grant)) => return Some(grant),
+                Ok(Err(error)) => tracing::debug!(%error, "the home did not answer a call"),
+                Err(_) => return None,
+            }
+        }
+        // All have failed at once when no server listens.
+        sleep(pause.saturating_sub(sent.elapsed())).await;
+        if begun.elapsed() >= patience {
+            return None;
+        }
+        servers.counts.resent.fetch_add(1, Relaxed);
+    }
+}
+
+async fn deposited(
+    servers: &Servers,
+    policies: &PolicySet,
+    key: &Key,
+    terms: &Terms,
+    call: &Call,
+    grant: Grant,
+) -> Result<bool, Error> {
+    let place = Place {
+        policy: terms::the_one(policies)?,
+        key,
+        suffix: wire::PURSE,
+    };
+    let deposit = call.deposit(grant);
+    let numbers = wire::deposit(wire::At::SERVER, servers.floor.now_us(), terms, &deposit);
+    let reply = raw::run(&servers.local, wire::purse(), place, &numbers, None).await?;
+    let (now_us, is_expected) = wire::deposited(&reply)?;
+    servers.floor.note(now_us);
+    Ok(is_expected)
+}
+
+/// Returns a number of 52 bits that stands for the name of a region (FNV-1a). It stays as it is: the
+/// processes of a region agree on it.
+fn number(region: &str) -> u64 {
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    region.bytes().fold(0xcbf2_9ce4_8422_2325, fold) >> 12
+}

@@ -1,0 +1,258 @@
+//! The purse: the units that a region holds, in its own server.
+//! When it asks for more is in `refill.rs`, and what it is granted in `home.rs`.
+
+use smallvec::SmallVec;
+
+use super::{
+    Call, Deposit, Grant, Pace, Report, Stamp,
+    refill::{self, Refill},
+};
+
+/// Holds the units of one stamp, until they lapse, or until all were spent and reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The stamp of the units.
+    pub stamp: Stamp,
+    /// The time from which on nothing of it may be spent, in microseconds.
+    pub until_us: u64,
+    /// The units that may be spent.
+    pub free: u64,
+    /// The units that were spent and not yet reported.
+    pub spent: u64,
+}
+
+/// The most slots. Units of two generations are alive at most, and of one more birth after the home
+/// has lost its state.
+pub(super) const MOST_SLOTS: usize = 6;
+
+/// Holds the units of a region.
+///
+/// Each function is a part of one script, which reads the reign of its server and the time, and
+/// [opens](Self::open) the purse first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Purse {
+    /// The reign of the server that has stored this.
+    pub reign: u64,
+    /// The newest time that was seen, in microseconds.
+    pub now_us: u64,
+    /// The number of the last call. It is a time, so that it grows also when the purse was lost.
+    pub number: u64,
+    /// The time of the open claim, in microseconds. Zero when none is open.
+    pub since_us: u64,
+    /// The time of the last claim, in microseconds.
+    pub claimed_us: u64,
+    /// What the last answer has granted.
+    pub granted: u64,
+    /// The time at which the home has a unit, as it said, in microseconds. Zero before its first
+    /// answer.
+    pub retry_at_us: u64,
+    /// The demand.
+    pub pace: Pace,
+    /// The units.
+    pub slots: SmallVec<[Slot; 2]>,
+}
+
+/// The outcome of a check at the purse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// The units were spent.
+    pub is_admitted: bool,
+    /// The units that are left.
+    pub free: u64,
+    /// The time after which another check may find units, in microseconds. Zero for one that was
+    /// admitted.
+    pub retry_us: u64,
+    /// Units may be on their way.
+    pub is_awaited: bool,
+    /// The call that the process has to carry.
+    pub call: Option<Call>,
+}
+
+impl Purse {
+    /// Voids a purse that another reign has filled, lets no time go back, and drops what has lapsed or
+    /// was reported whole.
+    ///
+    /// A server gets another reign at each promotion and each start. What a purse of another one
+    /// held may have been spent since, by the server that had it.
+    pub fn open(&mut self, reign: u64, now_us: u64) {
+        if self.reign != reign {
+            *self = Self {
+                reign,
+                now_us,
+                pace: Pace {
+                    estimated_us: now_us,
+                    ..Pace::default()
+                },
+                ..Self::default()
+            };
+        }
+        self.now_us = self.now_us.max(now_us);
+        self.slots
+            .retain(|slot| self.now_us < slot.until_us && slot.free + slot.spent > 0);
+    }
+
+    /// Decides a check, and begins a call when units are needed. `trip_us` is the time of a round
+    /// trip to the home, and `most` the share of the limit that may be out. `is_first` is false for
+    /// a check that is made again because units were awaited.
+    pub fn check(&mut self, cost: u64, is_first: bool, trip_us: u64, most: u64) -> Checked {
+        if is_first {
+            self.pace.count(self.now_us, cost);
+        }
+        let is_admitted = cost > 0 && self.free() >= cost;
+        if is_admitted {
+            self.spend(cost);
+        }
+        let missing = if is_admitted { 0 } else { cost };
+        let refill = self.pace.refill(trip_us, missing);
+        let call = if self.may_claim(trip_us) && self.is_due(refill, most) {
+            Some(self.claim(refill))
+        } else {
+            None
+        };
+        let is_denied = cost > 0 && !is_admitted;
+        Checked {
+            is_admitted,
+            free: self.free(),
+            retry_us: if is_denied { self.retry_us(trip_us) } else { 0 },
+            is_awaited: self.since_us > 0 && (self.granted > 0 || self.retry_at_us == 0),
+            call,
+        }
+    }
+
+    /// Takes what the home has granted, once, and under the claim and the reign that asked for it.
+    /// Returns whether it was expected, and has a place.
+    pub fn deposit(&mut self, deposit: &Deposit) -> bool {
+        let is_open = self.since_us > 0 && deposit.number == self.number;
+        if !is_open || deposit.reign != self.reign {
+            return false;
+        }
+        let Grant {
+            stamp,
+            units,
+            life_us,
+            retry_us,
+        } = deposit.grant;
+        // It precedes the decision of the home. A thousandth is left out, for clocks of different
+        // speed.
+        let until_us = (self.since_us + life_us).saturating_sub(life_us.div_ceil(1_000));
+        self.since_us = 0;
+        (self.granted, self.retry_at_us) = (units, self.now_us + retry_us);
+        if units == 0 || until_us <= self.now_us {
+            return true;
+        }
+        let mut slots = self.slots.iter_mut();
+        if let Some(slot) = slots.find(|slot| slot.stamp == stamp) {
+            slot.free += units;
+            slot.until_us = slot.until_us.min(until_us);
+            return true;
+        }
+        let has_room = self.slots.len() < MOST_SLOTS;
+        if has_room {
+            self.slots.push(Slot {
+                stamp,
+                until_us,
+                free: units,
+                spent: 0,
+            });
+        }
+        has_room
+    }
+
+    /// Returns the units that may be spent.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.free).sum()
+    }
+
+    /// Returns the time at which nothing of the purse matters any more, in microseconds. `length_us`
+    /// is that of a generation.
+    #[must_use]
+    pub fn ends_us(&self, length_us: u64) -> u64 {
+        let slots = self.slots.iter().map(|slot| slot.until_us);
+        slots.max().unwrap_or(0).max(self.now_us + 2 * length_us)
+    }
+
+    /// Spends units of the oldest slots. There are as many.
+    fn spend(&mut self, cost: u64) {
+        let mut left = cost;
+        for slot in &mut self.slots {
+            let units = left.min(slot.free);
+            (slot.free, slot.spent, left) = (slot.free - units, slot.spent + units, left - units);
+        }
+    }
+
+    /// Returns whether a claim may begin: one is open at a time, and another one replaces it when
+    /// its call or its answer seem lost.
+    fn may_claim(&self, trip_us: u64) -> bool {
+        if self.since_us > 0 {
+            return self.now_us >= self.since_us + 4 * trip_us;
+        }
+        self.now_us >= self.next_us()
+    }
+
+    fn next_us(&self) -> u64 {
+        if self.claimed_us == 0 {
+            return 0;
+        }
+        refill::next_us(self.claimed_us, self.granted, self.retry_at_us)
+    }
+
+    /// Returns whether the region needs units, holds too many, or has much to report.
+    fn is_due(&self, refill: Refill, most: u64) -> bool {
+        let (free, spent) = (
+            self.free(),
+            self.slots.iter().map(|slot| slot.spent).sum::<u64>(),
+        );
+        (free as f64) < refill.need || self.has_surplus(refill) || spent * 16 > most
+    }
+
+    fn has_surplus(&self, refill: Refill) -> bool {
+        self.free() as f64 > refill.target * 2.0 + 4.0
+    }
+
+    /// Begins a call: takes the reports out of the slots, and what is too much.
+    fn claim(&mut self, refill: Refill) -> Call {
+        let target = refill.target.ceil() as u64;
+        let mut surplus = match self.has_surplus(refill) {
+            true => self.free() - target,
+            false => 0,
+        };
+        self.number = (self.number + 1).max(self.now_us);
+        (self.since_us, self.claimed_us) = (self.now_us, self.now_us);
+        let mut reports = SmallVec::new();
+        for slot in &mut self.slots {
+            let returned = surplus.min(slot.free);
+            (surplus, slot.free) = (surplus - returned, slot.free - returned);
+            let spent = std::mem::take(&mut slot.spent);
+            if spent + returned > 0 {
+                reports.push(Report {
+                    stamp: slot.stamp,
+                    spent,
+                    returned,
+                });
+            }
+        }
+        let held = self.free();
+        Call {
+            reign: self.reign,
+            number: self.number,
+            since_us: self.since_us,
+            want: target.saturating_sub(held),
+            held,
+            reports,
+        }
+    }
+
+    /// Returns the time after which a check that was denied may find units.
+    fn retry_us(&self, trip_us: u64) -> u64 {
+        let arrives_us = if self.since_us > 0 {
+            self.since_us + trip_us
+        } else {
+            self.next_us() + trip_us
+        };
+        arrives_us
+            .max(self.retry_at_us)
+            .saturating_sub(self.now_us)
+            .max(1)
+    }
+}

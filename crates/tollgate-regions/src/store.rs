@@ -1,0 +1,289 @@
+//! The store of several regions: checks at the purse of this one.
+//! What a purse and a home do is in `rules/` and `scripts/`. Calls of the home are in `carrier.rs`.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, timeout};
+use tollgate_core::{
+    Algorithm, Cost, Decision, Error, ErrorKind, Key, Policy, PolicySet, Quota, Store,
+    raw::{CheckParts, DecisionParts, PolicyLevel, PolicyLevels, lowered, micros, runtime},
+    store::{Check, CheckFuture, Deadline, StoreFuture},
+};
+use tollgate_redis::{
+    RedisStore,
+    raw::{self, Place},
+};
+
+use crate::{
+    carrier::{RegionFigures, Servers, carry},
+    durability::Durability,
+    rules::{Call, Checked, Meter, Terms},
+    terms::{self, terms},
+    wire,
+};
+
+/// The time for which a check waits for units that are under way, in round trips.
+const PATIENCE: u32 = 3;
+
+/// Shares one limit among regions: a home grants units, and the server of each region spends them.
+///
+/// It decides one [leased](tollgate_core::Policy::leased) policy at a time, a token bucket or a fixed
+/// window, whose share lasts for four round trips to the home. [`Limiter::builder`] refuses others
+/// with the reason.
+///
+/// No more is admitted in all regions together than the algorithm allows, with the exceptions that
+/// [`Durability`] names. [`remaining`] is what the region holds: a lower bound. A check of a key
+/// without units waits for one trip to the home; so let the [deadline] of the limiter be two round
+/// trips or more. Refunds, reservations, permits and priorities are not supported.
+///
+/// [`Limiter::builder`]: tollgate_core::Limiter::builder
+/// [`remaining`]: tollgate_core::limiter::PolicyState::remaining
+/// [deadline]: tollgate_core::LimiterBuilder::deadline
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::{Lease, Limiter, Policy, Quota};
+/// use tollgate_regions::{Durability, RegionalStore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate_core::Error> {
+/// let store = RegionalStore::builder("redis://eu.example/", "redis://us.example/")
+///     .region("eu")
+///     .durability(Durability::Replicas(1))
+///     .round_trip(Duration::from_millis(80))
+///     .build()?;
+/// let large = Policy::token_bucket("api", Quota::per_second(1_000)).leased(Lease::new().share(2));
+/// assert!(Limiter::builder(store.clone()).policies(large).try_build().is_ok());
+///
+/// let small = Policy::token_bucket("api", Quota::per_second(1_000).with_burst(500)).leased(Lease::new().share(2));
+/// let refused = Limiter::builder(store).policies(small).try_build().unwrap_err();
+/// assert!(refused.to_string().contains("its burst must be at least 640"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RegionalStore(Arc<Servers>);
+
+impl RegionalStore {
+    /// Returns what became of the calls of the home that this process has carried.
+    #[must_use]
+    pub fn figures(&self) -> RegionFigures {
+        self.0.figures()
+    }
+
+    /// Returns whether checks are sent to the server of the region. See
+    /// [`RedisStore::is_available`].
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.0.local.is_available()
+    }
+
+    pub(crate) fn new(
+        servers: (RedisStore, RedisStore),
+        region: &str,
+        durability: Durability,
+        trip: Duration,
+    ) -> Self {
+        Self(Arc::new(Servers::new(servers, region, durability, trip)))
+    }
+
+    /// Lets both servers run their script once, on keys that nobody asks for.
+    pub(crate) async fn prove(&self) -> Result<(), Error> {
+        let servers = &self.0;
+        servers.local.ping().await?;
+        servers.home.ping().await?;
+        let policies = PolicySet::from(Policy::fixed_window("proof", Quota::per_second(1)));
+        let (key, policy) = (Key::new("proof"), terms::the_one(&policies)?);
+        let terms = Terms {
+            meter: Meter::Window {
+                period_us: 1_000_000,
+            },
+            burst: 0,
+            length_us: 1_000_000,
+            most: 0,
+        };
+        let place = Place {
+            policy,
+            key: &key,
+            suffix: wire::PURSE,
+        };
+        let numbers = wire::check(wire::At::SERVER, 0, &terms, (0, false), 1);
+        let reply = raw::run(&servers.local, wire::purse(), place, &numbers, None).await?;
+        let call = wire::checked(&reply)?.1.call;
+        let call = call.unwrap_or_else(|| Call {
+            reign: 0,
+            number: 1,
+            since_us: 0,
+            want: 0,
+            held: 0,
+            reports: Default::default(),
+        });
+        let numbers = wire::call(wire::At::SERVER, &terms, 1, servers.region, &call);
+        servers.ask(&policies, &key, &numbers).await.map(drop)
+    }
+
+    /// Returns the terms of a check that this store decides.
+    fn terms_of(&self, check: Check<'_>) -> Result<Terms, Error> {
+        let terms = terms(check.policies, self.0.set_trip())?;
+        if !check.charge().is_plain() {
+            return Err(unsupported(
+                "several regions decide no check with ceilings or several costs",
+            ));
+        }
+        if check.cost.units() > terms.most {
+            return Err(unsupported(format!(
+                "the cost {} is above the share {} that regions hold",
+                check.cost.units(),
+                terms.most
+            )));
+        }
+        Ok(terms)
+    }
+
+    /// Decides a check, or looks at the purse, and waits for units that are under way.
+    fn decide(&self, check: Check<'_>, is_look: bool) -> CheckFuture {
+        let terms = match self.terms_of(check) {
+            Ok(terms) => terms,
+            Err(refusal) => return StoreFuture::ready(Err(refusal)),
+        };
+        let (servers, kept) = (Arc::clone(&self.0), check.keep());
+        StoreFuture::keeping(kept.clone(), async move {
+            let check = kept.check();
+            let policy = terms::the_one(check.policies)?;
+            let (begun, mut is_first) = (Instant::now(), !is_look);
+            loop {
+                let mut arrival = pin!(servers.arrival(check.key).notified());
+                arrival.as_mut().enable();
+                let cost = if is_look { Cost::ZERO } else { check.cost };
+                let (now_us, checked) =
+                    spend(&servers, check, policy, &terms, (cost, is_first)).await?;
+                let is_lacking = match is_look {
+                    true => checked.free < check.cost.units().max(1),
+                    false => cost > Cost::ZERO && !checked.is_admitted,
+                };
+                let trip = servers.trip();
+                if !is_lacking || !checked.is_awaited || begun.elapsed() > trip * PATIENCE {
+                    return Ok(decision(check, policy, now_us, &checked, is_look));
+                }
+                is_first = false;
+                // Another process may carry the call. Then nothing wakes this one.
+                let arrives = Duration::from_micros(checked.retry_us) + trip / 8;
+                let _ = timeout(arrives.min(trip), arrival).await;
+            }
+        })
+    }
+}
+
+/// Makes a check at the purse, and lets this process carry the call that it begins.
+async fn spend(
+    servers: &Arc<Servers>,
+    check: Check<'_>,
+    policy: &Policy,
+    terms: &Terms,
+    (cost, is_first): (Cost, bool),
+) -> Result<(u64, Checked), Error> {
+    let place = Place {
+        policy,
+        key: check.key,
+        suffix: wire::PURSE,
+    };
+    let numbers = wire::check(
+        wire::At::SERVER,
+        servers.floor.now_us(),
+        terms,
+        (cost.units(), is_first),
+        micros(servers.trip()),
+    );
+    let reply = raw::run(
+        &servers.local,
+        wire::purse(),
+        place,
+        &numbers,
+        check.deadline,
+    )
+    .await?;
+    let (now_us, mut checked) = wire::checked(&reply)?;
+    servers.floor.note(now_us);
+    if let Some(call) = checked.call.take() {
+        let (policies, key) = (check.policies.clone(), check.key.clone());
+        runtime::current()?.spawn(carry(Arc::clone(servers), policies, key, *terms, call));
+    }
+    Ok((now_us, checked))
+}
+
+/// Makes the decision of a check: what the region holds is what remains.
+fn decision(
+    check: Check<'_>,
+    policy: &Policy,
+    now_us: u64,
+    checked: &Checked,
+    is_look: bool,
+) -> Decision {
+    let fresh = PolicyLevel {
+        fits: true,
+        reading: [0; 4],
+    };
+    let mut level = lowered(policy, &fresh, now_us, 0, checked.free);
+    level.fits = match is_look {
+        true => checked.free >= check.cost.units(),
+        false => checked.is_admitted || check.cost == Cost::ZERO,
+    };
+    if !level.fits {
+        let retry_us = checked.retry_us.max(1);
+        level.reading[3] = retry_us;
+        if policy.algorithm() == Algorithm::FixedWindow {
+            // Units may come back before the window ends.
+            level.reading[1] = retry_us;
+        }
+    }
+    let levels = PolicyLevels::collect([(policy, level)]);
+    Decision::from_levels(check.policies, levels, check.charge(), now_us)
+}
+
+impl Store for RegionalStore {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        match StoreFuture::if_blocked(check) {
+            Some(blocked) => blocked,
+            None => self.decide(check, check.cost == Cost::ZERO),
+        }
+    }
+
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        match StoreFuture::if_blocked(check) {
+            Some(blocked) => blocked,
+            None => self.decide(check, true),
+        }
+    }
+
+    /// Refuses: the home may have charged the units, to a window that is over.
+    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
+        StoreFuture::ready(Err(unsupported("several regions refund no units")))
+    }
+
+    /// Makes the key fresh at the home and in this region. Other regions spend what they hold.
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        let (servers, kept) = (Arc::clone(&self.0), check.keep());
+        StoreFuture::pending(async move {
+            let check = kept.check();
+            let place = |suffix| -> Result<Place<'_>, Error> {
+                Ok(Place {
+                    policy: terms::the_one(check.policies)?,
+                    key: check.key,
+                    suffix,
+                })
+            };
+            raw::remove(&servers.local, place(wire::PURSE)?, check.deadline).await?;
+            raw::remove(&servers.home, place(wire::HOME)?, None::<Deadline>).await
+        })
+    }
+
+    fn leases(&self) -> bool {
+        true
+    }
+
+    fn accepts(&self, policies: &PolicySet) -> Result<(), Error> {
+        terms(policies, self.0.set_trip()).map(drop)
+    }
+}
+
+fn unsupported(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, message.into())
+}

@@ -1,0 +1,11 @@
+//! A limit in several regions: the scripts against the rules, the rules over hours of virtual time, and
+//! real servers far apart.
+
+#[cfg(feature = "testing")]
+mod agreement;
+#[cfg(feature = "testing")]
+mod mutants;
+mod refusals;
+mod servers;
+#[cfg(feature = "testing")]
+mod simulation;

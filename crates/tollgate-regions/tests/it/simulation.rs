@@ -1,0 +1,296 @@
+//! The rules over minutes of virtual time: three regions, 80 ms from their home, with losses, cuts and
+//! loads that move. The bound is counted without the rules.
+
+use std::collections::BTreeMap;
+
+use tollgate_regions::rules::{Call, Grant, Home, Meter, Purse, Terms};
+
+/// A round trip to the home, in microseconds.
+const TRIP_US: u64 = 80_000;
+
+const REGIONS: usize = 3;
+
+const SECOND_US: u64 = 1_000_000;
+
+/// The start: the beginning of a second.
+const START_US: u64 = 1_700_000_000 * SECOND_US;
+
+/// What happens at a time.
+enum Event {
+    /// A check arrives in a region.
+    Check(usize),
+    /// A call arrives at the home.
+    Arrive(usize, Call),
+    /// An answer arrives in a region.
+    Answer(usize, Call, Grant),
+    /// A call has got no answer.
+    Late(usize, Call),
+}
+
+/// Says what happens to a simulated limit.
+struct Scene {
+    terms: Terms,
+    /// The checks in a second of each region, at a second.
+    load: fn(u64) -> [u64; REGIONS],
+    seconds: u64,
+    /// The calls and answers of a hundred that are lost.
+    loss: u64,
+    /// The seconds in which a region gets another reign: its server fails over.
+    reigns: Option<u64>,
+    /// The seconds in which the home gets another reign, with a clock that is ahead.
+    home_reigns: Option<u64>,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    admitted: u64,
+    asked: u64,
+    /// Admitted units above the bound, at the worst time.
+    above: u64,
+    /// The most calls of the home in a second by one region, those that were sent again left out.
+    most_calls: u64,
+    /// The admitted units of each region.
+    each: [u64; REGIONS],
+}
+
+impl Scene {
+    fn new(load: fn(u64) -> [u64; REGIONS]) -> Self {
+        Self {
+            terms: bucket(1_000),
+            load,
+            seconds: 30,
+            loss: 0,
+            reigns: None,
+            home_reigns: None,
+        }
+    }
+
+    /// Runs the scene. Nothing is counted as asked or admitted in the first five seconds, but all of it
+    /// for the bound.
+    fn run(&self, seed: u64) -> Seen {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let (mut home, mut purses) = (Home::default(), [(); REGIONS].map(|()| Purse::default()));
+        let mut events: BTreeMap<(u64, u64), Event> = BTreeMap::new();
+        let mut order = 0;
+        let mut add = |events: &mut BTreeMap<_, _>, at_us, event| {
+            order += 1;
+            events.insert((at_us, order), event);
+        };
+        for second in 0..self.seconds {
+            for (region, checks) in (self.load)(second).into_iter().enumerate() {
+                for _ in 0..checks {
+                    let at_us = START_US + second * SECOND_US + dice.u64(0..SECOND_US);
+                    add(&mut events, at_us, Event::Check(region));
+                }
+            }
+        }
+        let (mut seen, mut bound) = (Seen::default(), Bound::default());
+        let mut calls = [0; REGIONS];
+        let mut second = 0;
+        while let Some(((now_us, _), event)) = events.pop_first() {
+            let passed = (now_us - START_US) / SECOND_US;
+            if passed != second {
+                (second, calls) = (passed, [0; REGIONS]);
+            }
+            let reign = |every: Option<u64>| every.map_or(1, |every| 1 + passed / every);
+            let is_lost = |dice: &mut fastrand::Rng| dice.u64(0..100) < self.loss;
+            match event {
+                Event::Check(region) => {
+                    let purse = &mut purses[region];
+                    purse.open(reign(self.reigns), now_us);
+                    let checked = purse.check(1, true, TRIP_US, self.terms.most);
+                    let counts = u64::from(passed >= 5);
+                    seen.asked += counts;
+                    if checked.is_admitted {
+                        seen.admitted += counts;
+                        seen.each[region] += counts;
+                        bound.admit(&self.terms, now_us);
+                    }
+                    if let Some(call) = checked.call {
+                        calls[region] += 1;
+                        seen.most_calls = seen.most_calls.max(calls[region]);
+                        let late = Event::Late(region, call.clone());
+                        add(&mut events, now_us + TRIP_US * 5 / 4, late);
+                        if !is_lost(&mut dice) {
+                            add(
+                                &mut events,
+                                now_us + TRIP_US / 2,
+                                Event::Arrive(region, call),
+                            );
+                        }
+                    }
+                }
+                Event::Arrive(region, call) => {
+                    let reign = reign(self.home_reigns);
+                    // Each server has another clock.
+                    let clock_us = now_us + (reign - 1) * 3 * SECOND_US;
+                    let birth = dice.u64(1..1 << 50);
+                    let of = region as u64;
+                    let grant = home.serve(&self.terms, (clock_us, reign), birth, of, &call);
+                    if !is_lost(&mut dice) {
+                        let answer = Event::Answer(region, call, grant);
+                        add(&mut events, now_us + TRIP_US / 2, answer);
+                    }
+                }
+                Event::Answer(region, call, grant) => {
+                    let purse = &mut purses[region];
+                    purse.open(reign(self.reigns), now_us);
+                    purse.deposit(&call.deposit(grant));
+                }
+                Event::Late(region, call) => {
+                    let is_open = purses[region].since_us > 0;
+                    let is_young = now_us < call.since_us + self.terms.length_us / 2;
+                    if is_open && purses[region].number == call.number && is_young {
+                        let late = Event::Late(region, call.clone());
+                        add(&mut events, now_us + TRIP_US * 5 / 4, late);
+                        if !is_lost(&mut dice) {
+                            add(
+                                &mut events,
+                                now_us + TRIP_US / 2,
+                                Event::Arrive(region, call),
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        seen.above = bound.above;
+        seen
+    }
+}
+
+/// Counts admissions against the bound of a bucket, or those of a window.
+#[derive(Default)]
+struct Bound {
+    level: u64,
+    at: u64,
+    above: u64,
+}
+
+impl Bound {
+    fn admit(&mut self, terms: &Terms, now_us: u64) {
+        let most = match terms.meter {
+            Meter::Bucket { amount, period_us } => {
+                self.level = self
+                    .level
+                    .saturating_sub((now_us - self.at).saturating_mul(amount))
+                    + period_us;
+                self.at = now_us;
+                terms.burst * period_us
+            }
+            Meter::Window { period_us } => {
+                if now_us / period_us != self.at {
+                    (self.at, self.level) = (now_us / period_us, 0);
+                }
+                self.level += 1;
+                terms.burst
+            }
+        };
+        self.above = self.above.max(self.level.saturating_sub(most));
+    }
+}
+
+/// A bucket of so many units a second, with a burst of a second.
+fn bucket(per_second: u64) -> Terms {
+    Terms {
+        meter: Meter::Bucket {
+            amount: per_second,
+            period_us: SECOND_US,
+        },
+        burst: per_second,
+        length_us: 5 * SECOND_US,
+        most: per_second / 2,
+    }
+}
+
+/// Returns the used part of what the limit allows, or of what was asked for if that is less.
+fn used(seen: &Seen, per_second: u64, seconds: u64) -> f64 {
+    let allowed = per_second * (seconds - 5);
+    seen.admitted as f64 / seen.asked.min(allowed) as f64
+}
+
+const EVEN: [fn(u64) -> [u64; REGIONS]; 3] = [|_| [167; 3], |_| [300; 3], |_| [667; 3]];
+const SKEWED: [fn(u64) -> [u64; REGIONS]; 3] =
+    [|_| [450, 45, 5], |_| [810, 81, 9], |_| [1_080, 108, 12]];
+
+#[test]
+fn even_and_skewed_loads_use_the_limit_and_never_exceed_it() {
+    for load in EVEN.into_iter().chain(SKEWED) {
+        let seen = Scene::new(load).run(1);
+        let part = used(&seen, 1_000, 30);
+        assert_eq!(seen.above, 0, "{seen:?}");
+        assert!(part >= 0.97, "{part:.3} {seen:?}");
+    }
+}
+
+#[test]
+fn a_load_that_moves_each_five_seconds_uses_the_limit() {
+    let load = |second: u64| {
+        let mut load = [45; REGIONS];
+        load[(second / 5) as usize % REGIONS] = 810;
+        load
+    };
+    let seen = Scene::new(load).run(2);
+    let part = used(&seen, 1_000, 30);
+    assert_eq!(seen.above, 0, "{seen:?}");
+    assert!(part >= 0.94, "{part:.3} {seen:?}");
+}
+
+#[test]
+fn with_a_tenth_of_calls_and_answers_lost_the_limit_is_used() {
+    for load in [EVEN[1], EVEN[2], SKEWED[1], SKEWED[2]] {
+        let mut scene = Scene::new(load);
+        scene.loss = 10;
+        let seen = scene.run(3);
+        let part = used(&seen, 1_000, 30);
+        assert_eq!(seen.above, 0, "{seen:?}");
+        assert!(part >= 0.95, "{part:.3} {seen:?}");
+    }
+}
+
+#[test]
+fn a_hot_region_does_not_starve_the_others() {
+    let seen = Scene::new(|_| [3_000, 30, 30]).run(4);
+    assert_eq!(seen.above, 0, "{seen:?}");
+    assert!(seen.each[1] + seen.each[2] > 300, "{seen:?}");
+}
+
+#[test]
+fn a_region_calls_the_home_at_most_eleven_times_a_second_however_much_is_asked() {
+    let mut scene = Scene::new(|_| [20_000, 20_000, 20_000]);
+    (scene.terms, scene.seconds) = (bucket(30_000), 10);
+    let seen = scene.run(5);
+    assert_eq!(seen.above, 0, "{seen:?}");
+    assert!(seen.most_calls <= 11, "{seen:?}");
+}
+
+#[test]
+fn no_fail_over_of_a_region_or_of_the_home_exceeds_the_bound() {
+    for seed in 0..10 {
+        let mut scene = Scene::new(|_| [900, 600, 300]);
+        (scene.loss, scene.seconds) = (10, 40);
+        scene.reigns = (seed % 2 == 0).then_some(3);
+        // Its clock is ahead, so the bucket may fill up once more.
+        scene.home_reigns = (seed % 3 == 0).then_some(9);
+        let seen = scene.run(seed);
+        let forward = scene
+            .home_reigns
+            .map_or(0, |_| scene.terms.burst * SECOND_US);
+        assert!(seen.above <= forward, "{seed} {seen:?}");
+    }
+}
+
+#[test]
+fn a_window_is_never_exceeded_and_used_whole() {
+    let mut scene = Scene::new(|_| [2_000, 500, 20]);
+    (scene.terms, scene.seconds) = (bucket(1_000), 40);
+    scene.terms.meter = Meter::Window {
+        period_us: 10 * SECOND_US,
+    };
+    (scene.terms.burst, scene.terms.most) = (10_000, 5_000);
+    let seen = scene.run(7);
+    assert_eq!(seen.above, 0, "{seen:?}");
+    // The first window is used up before anything is counted.
+    assert_eq!(seen.admitted, 30_000, "{seen:?}");
+}
