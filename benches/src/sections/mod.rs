@@ -10,6 +10,7 @@ mod overload;
 mod postgres;
 mod scripts;
 mod setups;
+mod streams;
 mod throughput;
 
 use tollgate::{Policy, Quota};
@@ -41,6 +42,7 @@ pub(crate) const ALL: &[Section] = &[
     section("setups", "TLS, io-threads, the same zone", setups::run),
     section("scripts", "server time of a decision", scripts::run),
     section("overload", "more than Redis can decide", overload::run),
+    section("streams", "streams of unknown length", streams::run),
     section("postgres", "callers through PostgreSQL", postgres::run),
     section("envoy", "the service for Envoy", envoy::run),
     section("http", "an Axum service under wrk", http::run),
@@ -62,6 +64,7 @@ pub(crate) fn probe(words: &[&str]) {
         [instructions::PROBE, service, url] => instructions::serve(service, url, true),
         // For a load from outside, to compare two programs.
         ["serve", service, url] => instructions::serve(service, url, false),
+        [streams::PROBE, words @ ..] => println!("{}", streams::probe(words)),
         [memory::PROBE, name] => println!("{}", memory::probe(name)),
         _ => panic!("there is no such probe: {words:?}"),
     }
