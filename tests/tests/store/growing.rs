@@ -1,7 +1,7 @@
 //! Reservations that grow, on every store: a model of streams in several processes, with hang-ups,
 //! kills, lost answers and quotas that change, whose sums are exact; and each outcome by hand.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::IntoFuture, sync::Arc, time::Duration};
 
 use tollgate::{
     Algorithm, Cost, Costs, ErrorKind, Key, Limiter, LimiterHandle, MemoryStore, Outage, Policy,
@@ -334,6 +334,73 @@ async fn nothing_is_counted_that_was_not_reserved_and_the_rest_comes_back_in_pos
         builder.connect().await.expect("a store")
     })
     .await;
+}
+
+/// Streams of a process that dies: nobody settles them.
+async fn killed(store: Arc<dyn Store>) {
+    let limiter = patient_limiter(store, MANY);
+    let id_of = |id: String| ReservationId::try_new(id).expect("an id");
+    let job = limiter.reserve(key(), 0).id(id_of("job".to_owned()));
+    let job = job.growing(100).await.expect("a decision");
+    job.growth().take(100).await.expect("reserved");
+    // So that no slice is on its way.
+    job.growth().grow().await.expect("reserved");
+    let slices = job.growth().reserved() / 100;
+    assert!(slices >= 2, "{slices}");
+    std::mem::forget(job);
+    assert_eq!(spent(&limiter).await.0, 100 * slices);
+
+    // Whoever knows the id, and what was counted, settles its slices.
+    for number in 0..slices {
+        let (id, counted) = match number {
+            0 => (id_of("job".to_owned()), 100),
+            _ => (id_of(format!("job..{number}")), 0),
+        };
+        let settled = limiter.commit(key(), &id, Cost::new(counted)).await;
+        assert_eq!(settled.expect("an answer"), Settlement::Settled);
+    }
+    assert_eq!(spent(&limiter).await.0, 100);
+
+    // The end of the time to live returns nothing. An id that is charged anew has lapsed.
+    let id = id_of("lapsed".to_owned());
+    let again = || {
+        let reserve = limiter.reserve(key(), 0).id(id.clone());
+        reserve
+            .time_to_live(Duration::from_millis(1))
+            .growing(100)
+            .into_future()
+    };
+    std::mem::forget(again().await.expect("a decision"));
+    assert_eq!(spent(&limiter).await.0, 200);
+    wait::until_async("the reservation to lapse", PATIENCE, async || {
+        std::mem::forget(again().await.expect("a decision"));
+        spent(&limiter).await.0 > 200
+    })
+    .await;
+    assert_eq!(spent(&limiter).await.0, 300);
+}
+
+#[tokio::test]
+async fn slices_of_a_dead_process_are_settled_by_their_ids_and_not_by_the_time_to_live() {
+    killed(Arc::new(MemoryStore::new())).await;
+}
+
+async fn killed_on_redis(deployment: &Deployment) {
+    let store = deployment.builder("killed").connect().await;
+    killed(Arc::new(store.expect("a store"))).await;
+}
+
+#[tokio::test]
+async fn slices_of_a_dead_process_are_settled_by_their_ids_and_not_by_the_time_to_live_in_redis() {
+    run(Kind::Server, "", killed_on_redis).await;
+}
+
+#[tokio::test]
+async fn slices_of_a_dead_process_are_settled_by_their_ids_and_not_by_the_time_to_live_in_postgres()
+{
+    let builder = PostgresStore::builder(POSTGRES.url());
+    let builder = builder.table(new_table()).create(Durability::Unlogged);
+    killed(Arc::new(builder.connect().await.expect("a store"))).await;
 }
 
 fn limiter_of(tokens: Policy) -> (Limiter, Clock) {
