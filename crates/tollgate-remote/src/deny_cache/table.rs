@@ -1,4 +1,4 @@
-//! A table of a fixed size. The atomics come from `store::sync`, so that a model checker runs the
+//! A table of a fixed size. The atomics come from `sync.rs`, so that a model checker runs the
 //! same lines.
 //! What is kept in it, and when it ends, is decided in `cache.rs`.
 

@@ -350,7 +350,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// | field | value |
     /// |---|---|
-    /// | `rate_limit.decision` | `allowed`, `denied`, `shadowed`, or the [reason](crate::Reason::as_str) of a rejection without a decision |
+    /// | `rate_limit.decision` | `allowed`, `denied`, `shadowed`, or the [reason](crate::rejection::Reason::as_str) of a rejection without a decision |
     /// | `rate_limit.policy` | the policy that denies, or has the least left |
     /// | `rate_limit.rule` | the rule of a file, over `tollgate-rules` |
     /// | `rate_limit.decided_by` | `store`, or `outage` when the [outage rule](tollgate_core::Outage) decided |
