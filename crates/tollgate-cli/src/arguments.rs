@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        Check, Completions, Enforce, Explain, Import, Man, Peek, Reset, Rollout, Simulate, Status,
-        Top, Who, Why,
+        Check, Completions, Enforce, Except, Explain, Import, Man, Peek, Reset, Rollout, Simulate,
+        Status, Top, Who, Why,
     },
     output::Format,
 };
@@ -55,6 +55,7 @@ pub(crate) enum Command {
     Who(Who),
     Why(Why),
     Enforce(Enforce),
+    Except(Except),
     Status(Status),
     Rollout(Rollout),
     Man(Man),

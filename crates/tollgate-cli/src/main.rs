@@ -49,6 +49,7 @@ fn run(arguments: Arguments) -> Result<Report, Failure> {
         Command::Who(command) => command.run(format),
         Command::Why(command) => command.run(format),
         Command::Enforce(command) => command.run(format),
+        Command::Except(command) => command.run(format),
         Command::Status(command) => command.run(format),
         Command::Rollout(command) => command.run(format),
         Command::Man(command) => command.run(Arguments::command()),

@@ -67,3 +67,16 @@ pub(crate) fn domain<'a>(set: &'a RuleSet, name: Option<&'a str>) -> Result<&'a 
         }
     }
 }
+
+/// Reads an entry of a descriptor.
+pub(crate) fn pair(entry: &str) -> Result<(&str, &str), Failure> {
+    let wrong = || {
+        Failure::new(format_args!(
+            "entry {entry:?} must have the form KEY=VALUE, because --rules is given"
+        ))
+    };
+    entry
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or_else(wrong)
+}

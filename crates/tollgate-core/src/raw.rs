@@ -13,6 +13,7 @@ pub use crate::{
     store::{
         bytes::{ByteStates, Bytes, decide_permits},
         check::CheckParts,
+        exceptions::WeakExceptions,
         publication::WeakPublication,
         replicas::WeakReplicaCount,
         rules_in_force::WeakRulesInForce,

@@ -12,7 +12,7 @@ use tollgate_core::{
 };
 use tollgate_remote::{
     health::Probed,
-    presence::{Presence, Present, ReportCall, Share},
+    presence::{ExceptionNews, Presence, Present, ReportCall, Share},
 };
 
 /// Keeps what all clones of a store share: its backend, and what the task needs that looks after
@@ -33,6 +33,10 @@ impl Present for Inner {
 
     async fn show(self: &Arc<Self>, limits: &[Publication]) -> Result<Vec<Share>, Error> {
         replicas::publish(&self.backend, limits).await
+    }
+
+    async fn exceptions(self: &Arc<Self>, known: String) -> Result<ExceptionNews, Error> {
+        replicas::exceptions(&self.backend, &known).await
     }
 
     async fn report(self: &Arc<Self>, report: &ReportCall) -> Result<(), Error> {

@@ -7,21 +7,27 @@ use redis::{Cmd, Value};
 
 use super::{
     backend::Backend,
-    protocol::{PUBLISH, REPLICAS, REPORT, SPENDING, Script},
+    protocol::{EXCEPT, EXCEPTIONS, PUBLISH, REPLICAS, REPORT, SPENDING, Script},
     server::Server,
 };
 use tollgate_core::{
     Error, ErrorKind, Key,
-    raw::{KeyParts, answer_by},
-    store::{Deadline, Publication, ReplicaGroup},
+    raw::{KeyParts, answer_by, random},
+    store::{
+        Deadline, Exception, ExceptionCall, ExceptionList, ExceptionReply, Publication,
+        ReplicaGroup,
+    },
 };
 use tollgate_remote::presence::{
-    CALL_TIMEOUT, LAPSE_US, PROCESS, REPORT_US, ReportCall, SUBJECT, Share,
+    CALL_TIMEOUT, ExceptionNews, LAPSE_US, PROCESS, REPORT_US, ReportCall, SUBJECT, Share, UNKNOWN,
 };
 
 /// The ends of the keys: of the set of limits, and of the hash of shares. A group of replicas has
 /// 16 digits in their place.
 const ENDS: [&str; 2] = ["limits", "shares"];
+
+/// The end of the key of the hash of exceptions.
+const EXCEPTED: &str = "exceptions";
 
 /// The end of the key of the set of reports.
 const ENFORCED: &str = "enforced";
@@ -160,6 +166,88 @@ fn each<T>(reply: Value, count: usize, read: impl Fn(Value) -> Option<T>) -> Opt
         Value::Array(values) if values.len() == count => values.into_iter().map(read).collect(),
         _ => None,
     }
+}
+
+/// Returns the exceptions of the store, if their version is not the known one.
+pub(crate) async fn exceptions(backend: &Backend, known: &str) -> Result<ExceptionNews, Error> {
+    let reply = run(backend, &EXCEPTIONS, 1, |server, command| {
+        server.shared.bound().admit_exceptions();
+        command.arg(key_text(server, &SUBJECT, EXCEPTED));
+        add_time(server, command);
+        command.arg(known);
+    });
+    let (now_us, texts) = timed_texts(reply.await?)?;
+    let [version, lines @ ..] = &texts[..] else {
+        return Err(invalid());
+    };
+    let exceptions = match lines {
+        [] => None,
+        // The version stands among the lines, and is none.
+        [_, lines @ ..] => Some(ExceptionList::read(&lines.join("\n")).as_slice().to_vec()),
+    };
+    Ok(ExceptionNews::new(now_us, version.clone(), exceptions))
+}
+
+/// Lists, grants or withdraws exceptions.
+pub(crate) async fn change_exceptions(
+    backend: &Backend,
+    call: &ExceptionCall,
+) -> Result<ExceptionReply, Error> {
+    let (id, lasts_us, end) = match call {
+        ExceptionCall::Grant(exception) => exception.parts()?,
+        ExceptionCall::Withdraw(id) => (id.clone(), 0, String::new()),
+        _ => {
+            let news = exceptions(backend, UNKNOWN).await?;
+            let mut list = news.exceptions.unwrap_or_default();
+            list.retain(|exception| exception.ends_us() > news.now_us);
+            return Ok(ExceptionReply::new(news.now_us, list));
+        }
+    };
+    let version = random::name();
+    let reply = run(backend, &EXCEPT, 1, |server, command| {
+        command.arg(key_text(server, &SUBJECT, EXCEPTED));
+        add_time(server, command);
+        command
+            .arg(&version)
+            .arg(&id)
+            .arg(lasts_us)
+            .arg(&end)
+            .arg(ExceptionList::MAX)
+            .arg(Exception::MAX.as_millis() as u64);
+    });
+    let (now_us, texts) = timed_texts(reply.await?)?;
+    match &texts[..] {
+        [last] => Ok(ExceptionReply::new(
+            now_us,
+            ExceptionList::read(last).as_slice().to_vec(),
+        )),
+        [_, _] => Err(ExceptionList::full()),
+        _ => Err(invalid()),
+    }
+}
+
+/// Reads a time, and the texts behind it.
+fn timed_texts(reply: Value) -> Result<(u64, Vec<String>), Error> {
+    let text = |value| match value {
+        Value::BulkString(text) => String::from_utf8(text).ok(),
+        _ => None,
+    };
+    let texts = match reply {
+        Value::Array(values) => values.into_iter().map(text).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    let mut texts = texts
+        .filter(|texts| !texts.is_empty())
+        .ok_or_else(invalid)?;
+    let now_us = texts.remove(0).parse().map_err(|_| invalid())?;
+    Ok((now_us, texts))
+}
+
+fn invalid() -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        "redis sent exceptions that are not valid",
+    )
 }
 
 /// Keeps what this process reports to operators, in the place of what it reported before.

@@ -21,8 +21,9 @@ use tollgate_core::{
     raw::{CheckParts, DecisionParts, PolicyParts, PolicySetParts, micros, runtime},
     reservation::{ReservationId, Settlement},
     store::{
-        Check, CheckFuture, Deadline, KeptCheck, PermitGrant, PermitRequest, Publication,
-        ReplicaCount, ReplicaGroup, RulesInForce, Spending, StoreFuture,
+        Check, CheckFuture, Deadline, ExceptionCall, ExceptionReply, ExceptionsInForce, KeptCheck,
+        PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup, RulesInForce,
+        Spending, StoreFuture,
     },
 };
 use tollgate_remote::presence::Presence;
@@ -389,6 +390,19 @@ impl Store for RedisStore {
 
     fn publish(&self, limits: &Publication) {
         self.0.presence.publish(&self.0, limits);
+    }
+
+    fn follow_exceptions(&self, exceptions: &ExceptionsInForce) {
+        self.0.presence.follow_exceptions(&self.0, exceptions);
+    }
+
+    fn exceptions(&self, call: ExceptionCall) -> StoreFuture<ExceptionReply> {
+        let inner = Arc::clone(&self.0);
+        StoreFuture::pending(async move {
+            let reply = replicas::change_exceptions(&inner.backend, &call).await?;
+            inner.presence.refresh(&inner);
+            Ok(reply)
+        })
     }
 
     fn publish_rules(&self, rules: &RulesInForce) {

@@ -100,6 +100,7 @@
 //! | `tollgate_degraded_total` | `limiter`, `reason` | decisions without the store, by [kind](ErrorKind::as_str): `timeout`, `breaker`, `oom` … |
 //! | `tollgate_errors_total` | `limiter`, `reason` | checks without a decision, by the same reasons, and `cost` |
 //! | `tollgate_waiting` | | callers that wait for units, or for their turn in a queue, in all limiters together |
+//! | `tollgate_exceptions_used_total` | `limiter`, `policy` | decisions by the quota of an [exception](store::Exception) |
 //! | `tollgate_commits_total` | `limiter`, `outcome` | commits of [reservations](reservation::Reservation): `settled`, `already_settled`, `lapsed` or `failed` |
 //! | `tollgate_outages_total` | `limiter` | outages that began |
 //! | `tollgate_outage` | `limiter` | 1 in an outage, 0 otherwise |

@@ -17,6 +17,7 @@ mod distance;
 mod diversity;
 mod endless_replies;
 mod events;
+mod exceptions;
 mod fair_shares;
 mod faults;
 mod forgetful_server;

@@ -19,7 +19,7 @@ use crate::{
     key_values::everything_beside_checks,
     suite::{
         decisions::{agree, each_algorithm, in_order, ranks_agree},
-        fair_shares,
+        exceptions, fair_shares,
     },
 };
 
@@ -735,4 +735,15 @@ async fn a_customer_that_is_heavy_in_another_process_is_heavy_here() {
         client.batch_execute(&add).await.expect("a line");
     };
     fair_shares::a_heavy_customer_of_others_is_heavy_here(store, told, tell).await;
+}
+
+#[tokio::test]
+async fn an_exception_in_postgres_reaches_all_replicas_and_what_was_spent_stays_spent() {
+    let table = new_table();
+    let store = async || builder(&table).connect().await.expect("a store");
+    let replicas = [
+        exceptions::replica(store().await),
+        exceptions::replica(store().await),
+    ];
+    exceptions::hold(replicas).await;
 }

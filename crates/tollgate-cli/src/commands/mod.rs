@@ -3,6 +3,7 @@
 
 mod check;
 mod enforce;
+mod except;
 mod explain;
 mod import;
 mod pages;
@@ -18,6 +19,7 @@ mod why;
 
 pub(crate) use check::Check;
 pub(crate) use enforce::Enforce;
+pub(crate) use except::Except;
 pub(crate) use explain::Explain;
 pub(crate) use import::Import;
 pub(crate) use pages::{Completions, Man};

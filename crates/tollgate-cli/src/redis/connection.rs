@@ -1,13 +1,16 @@
 //! The states in Redis: connects to a server, and sends it commands.
 //! PostgreSQL has the same calls in `table.rs`, and `server.rs` chooses between both.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, Pipeline, RedisError,
     RedisResult, Value, aio::MultiplexedConnection,
 };
-use tollgate::{Quota, store::StoredState};
+use tollgate::{
+    Quota,
+    store::{Exception, ExceptionCall, ExceptionList, ExceptionReply, StoredState},
+};
 
 use super::{
     entry::StateEntry,
@@ -233,6 +236,55 @@ impl Connection {
         self.follow::<u64>(&command).await.map(drop)
     }
 
+    pub(super) async fn exceptions(
+        &mut self,
+        call: &ExceptionCall,
+    ) -> Result<ExceptionReply, Failure> {
+        let (id, lasts_us, end) = match call {
+            ExceptionCall::Grant(exception) => exception.parts().map_err(Failure::new)?,
+            ExceptionCall::Withdraw(id) => (id.clone(), 0, String::new()),
+            _ => return self.all_exceptions().await,
+        };
+        let key = self.published("exceptions");
+        let mut command = redis::cmd("EVAL");
+        command.arg(EXCEPT).arg(1).arg(key).arg("");
+        command
+            .arg(version())
+            .arg(id)
+            .arg(lasts_us)
+            .arg(end)
+            .arg(ExceptionList::MAX)
+            .arg(Exception::MAX.as_millis() as u64);
+        let reply: Vec<String> = self.follow(&command).await?;
+        let time = reply.first().and_then(|time| time.parse().ok());
+        match (time, &reply[..]) {
+            (Some(now_us), [_, last]) => Ok(reply_of(now_us, last)),
+            (Some(_), [_, _, _]) => Err(Failure::new(ExceptionList::full())),
+            _ => Err(Failure::new(
+                "the server sent an exception that is not valid",
+            )),
+        }
+    }
+
+    async fn all_exceptions(&mut self) -> Result<ExceptionReply, Failure> {
+        let key = self.published("exceptions");
+        let lines: Vec<Vec<u8>> = self.follow(redis::cmd("HVALS").arg(key)).await?;
+        // The clock of the server that has them.
+        let now_us = match self.other.as_deref_mut() {
+            Some(other) => Box::pin(other.now_us()).await?,
+            None => self.now_us().await?,
+        };
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|line| String::from_utf8_lossy(line))
+            .collect();
+        let mut reply = reply_of(now_us, &lines.join("\n"));
+        reply
+            .exceptions
+            .retain(|exception| exception.ends_us() > now_us);
+        Ok(reply)
+    }
+
     pub(super) async fn reports(
         &mut self,
         most: usize,
@@ -274,6 +326,26 @@ impl Connection {
     fn published(&self, end: &str) -> String {
         format!("{}:{{replicas}}:{end}", self.prefix)
     }
+}
+
+/// The script that grants or withdraws an exception.
+const EXCEPT: &str = include_str!("../../scripts/except.lua");
+
+// A link that was packed instead of the file would run as a script.
+const _: () = assert!(EXCEPT.as_bytes()[0] == b'-');
+
+/// Returns a text that no other call sends.
+fn version() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    format!(
+        "{}-{}",
+        std::process::id(),
+        since.unwrap_or_default().as_nanos()
+    )
+}
+
+fn reply_of(now_us: u64, lines: &str) -> ExceptionReply {
+    ExceptionReply::new(now_us, ExceptionList::read(lines).as_slice().to_vec())
 }
 
 fn stored(kind: Kind, value: &Value) -> Option<StoredState> {

@@ -92,7 +92,7 @@ impl KeyOptions {
             let descriptor: Descriptor<'_> = self
                 .key
                 .iter()
-                .map(|entry| pair(entry))
+                .map(|entry| rules::pair(entry))
                 .collect::<Result<_, _>>()?;
             let Some(found) = rules.find(domain, &descriptor) else {
                 let outcome = rules.explain(domain, &descriptor).outcome().to_owned();
@@ -131,16 +131,4 @@ impl KeyOptions {
         subjects.dedup();
         Ok(Named::Subjects(subjects))
     }
-}
-
-fn pair(entry: &str) -> Result<(&str, &str), Failure> {
-    let wrong = || {
-        Failure::new(format_args!(
-            "entry {entry:?} must have the form KEY=VALUE, because --rules is given"
-        ))
-    };
-    entry
-        .split_once('=')
-        .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(wrong)
 }

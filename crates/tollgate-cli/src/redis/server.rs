@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use redis::Client;
-use tollgate::Quota;
+use tollgate::{
+    Quota,
+    store::{ExceptionCall, ExceptionReply},
+};
 
 use super::{
     connection::Connection, entry::StateEntry, reading::Looked, state_key::StateKey,
@@ -276,6 +279,17 @@ impl Server {
         match self {
             Self::Redis(redis) => redis.shares().await,
             Self::Postgres(table) => table.shares().await,
+        }
+    }
+
+    /// Lists, grants or withdraws exceptions.
+    pub(crate) async fn exceptions(
+        &mut self,
+        call: &ExceptionCall,
+    ) -> Result<ExceptionReply, Failure> {
+        match self {
+            Self::Redis(redis) => redis.exceptions(call).await,
+            Self::Postgres(table) => table.exceptions(call).await,
         }
     }
 

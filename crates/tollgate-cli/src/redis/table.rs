@@ -4,7 +4,10 @@
 use std::{collections::HashMap, num::NonZeroUsize, time::Duration};
 
 use tokio::time::timeout;
-use tollgate::{Error, Quota, store::StoredState};
+use tollgate::{
+    Error, Quota, Store,
+    store::{ExceptionCall, ExceptionReply, StoredState},
+};
 use tollgate_postgres::{PostgresStore, Row};
 
 use super::{
@@ -228,6 +231,13 @@ impl PostgresTable {
         let lines = lines.lines().filter_map(|line| line.split_once('='));
         let share = |(name, share): (&str, &str)| (name.into(), share.trim().into());
         Ok(lines.map(share).collect())
+    }
+
+    pub(super) async fn exceptions(
+        &mut self,
+        call: &ExceptionCall,
+    ) -> Result<ExceptionReply, Failure> {
+        self.call(self.store.exceptions(call.clone())).await
     }
 
     pub(super) async fn set_share(

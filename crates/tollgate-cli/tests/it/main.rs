@@ -3,6 +3,7 @@
 
 mod arguments;
 mod check;
+mod except;
 mod explain;
 mod import;
 mod lockout;

@@ -357,9 +357,12 @@ impl<'a> CheckBuilder<'a> {
             is_queued,
         } = self;
         if let Some(max_wait) = max_wait {
+            // It looks for an exception before each attempt.
             let (limiter, key, tag) = (limiter.clone(), key.into_owned(), tag.into());
             return StoreFuture::pending(wait::check_or_wait(limiter, key, costs, tag, max_wait));
         }
+        let in_force = limiter.in_force(&key);
+        let limiter = in_force.as_ref().unwrap_or(limiter);
         let charge = costs.charge(&limiter.policies);
         let check = match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
             Ok(charge) => limiter
@@ -385,7 +388,8 @@ impl IntoFuture for CheckBuilder<'_> {
     /// the check may [wait](CheckBuilder::wait).
     #[inline]
     fn into_future(self) -> CheckFuture {
-        match (self.costs.only(), self.max_wait, self.is_queued) {
+        let has_options = self.is_queued || self.limiter.inner.has_exceptions();
+        match (self.costs.only(), self.max_wait, has_options) {
             (Some(cost), None, false) => {
                 self.limiter
                     .inner
@@ -450,6 +454,8 @@ impl IntoFuture for PeekBuilder<'_> {
             key,
             costs,
         } = self;
+        let in_force = limiter.in_force(&key);
+        let limiter = in_force.as_ref().unwrap_or(limiter);
         let charge = costs.charge(&limiter.policies);
         match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
             Ok(charge) => limiter.inner.look(&limiter.policies, &key, charge.borrow()),
@@ -501,6 +507,8 @@ impl IntoFuture for RefundBuilder<'_> {
             costs,
             decision,
         } = self;
+        let in_force = limiter.in_force(&key);
+        let limiter = in_force.as_ref().unwrap_or(limiter);
         // The decision may come from another limiter of the same store, or from this one before its
         // policies changed.
         let policies = decision.map_or(limiter.policies(), Decision::policies);

@@ -18,7 +18,7 @@ use crate::{
         unsettled::Unsettled,
         wait::queue::WaitQueues,
     },
-    store::{Deadline, Publication, ReplicaGroup},
+    store::{Deadline, ExceptionsInForce, Publication, ReplicaGroup},
 };
 
 /// The default of [`LimiterBuilder::max_waiting`].
@@ -52,6 +52,7 @@ pub struct LimiterBuilder<P> {
     max_waiting: usize,
     watch: Watch,
     is_published: bool,
+    takes_exceptions: bool,
     is_fair: bool,
     /// The share that operators may set.
     operated: Option<Enforcement>,
@@ -110,6 +111,7 @@ impl LimiterBuilder<()> {
             max_waiting: MAX_WAITING,
             watch: Watch::default(),
             is_published: false,
+            takes_exceptions: false,
             is_fair: false,
             operated: None,
             outage_clock: None,
@@ -133,6 +135,7 @@ impl<P> LimiterBuilder<P> {
             max_waiting: self.max_waiting,
             watch: self.watch,
             is_published: self.is_published,
+            takes_exceptions: self.takes_exceptions,
             is_fair: self.is_fair,
             operated: self.operated,
             outage_clock: self.outage_clock,
@@ -291,6 +294,19 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl<P> LimiterBuilder<P> {
+    /// Lets operators [grant exceptions](Limiter::grant_exception) for keys of limiters of this name. A
+    /// [published](LimiterBuilder::published) limiter takes them anyway; the limiter of `tollgate-rules`
+    /// does, too.
+    ///
+    /// The store is asked every two seconds for what has changed. A check that finds no exception in
+    /// force costs one atomic load more.
+    pub fn with_exceptions(mut self) -> Self {
+        self.takes_exceptions = true;
+        self
+    }
+}
+
+impl<P> LimiterBuilder<P> {
     /// Builds all but the policies, under this name: the one of the builder is not used.
     pub(crate) fn build_inner(
         self,
@@ -306,8 +322,14 @@ impl<P> LimiterBuilder<P> {
             watch,
             outage_clock,
             is_fair,
+            takes_exceptions,
             ..
         } = self;
+        let takes_exceptions = takes_exceptions || publication.is_some();
+        let exceptions = takes_exceptions.then(|| ExceptionsInForce::new(&*name));
+        if let Some(exceptions) = &exceptions {
+            store.follow_exceptions(exceptions);
+        }
         if let Some(publication) = &publication {
             store.publish(publication);
         }
@@ -329,6 +351,7 @@ impl<P> LimiterBuilder<P> {
             wait_queues: WaitQueues::new(max_waiting),
             unsettled: Unsettled::default(),
             publication,
+            exceptions,
             fair_shares,
         })
     }
@@ -345,6 +368,8 @@ impl LimiterBuilder<PolicySet> {
     /// shown. A store publishes up to 64 limiters. Checks do not depend on it.
     ///
     /// A [`MemoryStore`](crate::MemoryStore) publishes nothing.
+    ///
+    /// A published limiter takes [exceptions](Limiter::grant_exception).
     pub fn published(mut self) -> Self {
         self.is_published = true;
         self

@@ -23,6 +23,7 @@ mod blocking;
 mod builder;
 mod denied_keys;
 pub mod events;
+mod exceptions;
 mod fair_shares;
 mod fifo;
 pub(crate) mod growing;
@@ -50,8 +51,8 @@ use crate::{
         wait::queue::WaitQueues,
     },
     store::{
-        Check, CheckFuture, Concludes, Deadline, Publication, RulesInForce, StoreFuture, answer_by,
-        answer_to,
+        Check, CheckFuture, Concludes, Deadline, ExceptionsInForce, Publication, RulesInForce,
+        StoreFuture, answer_by, answer_to,
     },
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
@@ -179,8 +180,10 @@ impl Limiter {
     /// store cannot be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
-        self.policies.reaches(&key)?;
-        let check = Check::new(&self.policies, &key, Cost::ZERO);
+        let in_force = self.in_force(&key);
+        let policies = &in_force.as_ref().unwrap_or(self).policies;
+        policies.reaches(&key)?;
+        let check = Check::new(policies, &key, Cost::ZERO);
         self.inner
             .call(check, |check| self.inner.store.entries(check, limit))
             .await
@@ -335,6 +338,8 @@ pub(crate) struct LimiterInner {
     unsettled: Unsettled,
     /// Shows the limiter to operators, if it is published.
     publication: Option<Publication>,
+    /// What operators except, if the limiter takes exceptions.
+    exceptions: Option<ExceptionsInForce>,
     /// `None` when customers are admitted as they come.
     fair_shares: Option<FairShares>,
 }
@@ -407,6 +412,11 @@ impl LimiterInner {
     fn answer_at_once(&self, check: Check<'_>, unasked: Unasked) -> CheckFuture {
         let answer = unasked.answer(check);
         self.fallback.answered(check, answer.as_ref());
+        if let Ok(decision) = &answer
+            && self.has_exceptions()
+        {
+            self.note_exceptions(check, decision);
+        }
         StoreFuture::ready(answer)
     }
 
@@ -433,6 +443,9 @@ impl LimiterInner {
         self.fallback.answered(check, answer);
         if let Ok(decision) = answer {
             self.count_share(check, decision);
+            if self.has_exceptions() {
+                self.note_exceptions(check, decision);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //! What a store keeps of one is in `store/reservation.rs`. Layers that reserve are in
 //! tollgate-tower.
 
-use std::{future::IntoFuture, sync::Arc, time::Duration};
+use std::{future::IntoFuture, mem, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tollgate_model::raw::{Charge, CostsParts, DecisionParts, PolicySetParts};
@@ -255,18 +255,25 @@ impl IntoFuture for ReserveBuilder {
     type IntoFuture = StoreFuture<Reservation>;
 
     /// Reserves. A store in the process charges at once, also when the future is not polled.
-    fn into_future(self) -> StoreFuture<Reservation> {
+    fn into_future(mut self) -> StoreFuture<Reservation> {
+        // The reservation keeps the limiter without the exception, which may end before it.
+        let in_force = self.limiter.in_force(&self.key);
+        let kept = in_force.map(|in_force| mem::replace(&mut self.limiter, in_force));
         let policies = self.limiter.policies();
         if policies.is_blocked() {
             let decision = self.estimate.estimate(policies).map(|charge| {
                 let decision = Decision::blocked(policies, charge.borrow());
                 let check = Check::of(policies, &self.key, charge.borrow());
                 self.limiter.inner.fallback.answered(check, Ok(&decision));
+                if self.limiter.inner.has_exceptions() {
+                    self.limiter.inner.note_exceptions(check, &decision);
+                }
                 decision
             });
             let id = self.id.unwrap_or_else(ReservationId::random);
             let held = decision.map(|decision| {
-                Reservation::new(self.limiter, self.key, id, decision, self.time_to_live)
+                let limiter = kept.unwrap_or(self.limiter);
+                Reservation::new(limiter, self.key, id, decision, self.time_to_live)
             });
             return StoreFuture::ready(held);
         }
@@ -298,6 +305,7 @@ impl IntoFuture for ReserveBuilder {
                 store.reserve_now(check, &id, micros(time_to_live))
             })?;
             let key = check.key.clone();
+            let limiter = kept.unwrap_or(limiter);
             Ok(Reservation::new(limiter, key, id, decision, time_to_live))
         })
     }

@@ -7,6 +7,7 @@ mod answer;
 pub(crate) mod bytes;
 pub(crate) mod check;
 mod deadline;
+pub(crate) mod exceptions;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod names;
@@ -31,6 +32,10 @@ pub(crate) use answer::Concludes;
 pub use answer::{CheckFuture, OfBlocked, StoreFuture};
 pub use check::{Check, KeptCheck};
 pub use deadline::Deadline;
+
+pub use exceptions::{
+    Exception, ExceptionCall, ExceptionChange, ExceptionList, ExceptionReply, ExceptionsInForce,
+};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{KeptPermitRequest, PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
@@ -336,6 +341,30 @@ pub trait Store: Send + Sync + 'static {
     fn publish_rules(&self, rules: &RulesInForce) {
         if let Some(inner) = self.inner() {
             inner.publish_rules(rules);
+        }
+    }
+
+    /// Keeps these up to date with the [exceptions](Exception) of the store, as long as a limiter holds a
+    /// clone. By default, without an [inner](Self::inner) store, there are none.
+    ///
+    /// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published), or [takes
+    /// exceptions](crate::LimiterBuilder::with_exceptions), calls this once, when it is built.
+    fn follow_exceptions(&self, exceptions: &ExceptionsInForce) {
+        if let Some(inner) = self.inner() {
+            inner.follow_exceptions(exceptions);
+        }
+    }
+
+    /// Lists the [exceptions](Exception) that the store keeps, grants one, or withdraws one. It answers
+    /// with all exceptions, or with the one that was replaced or withdrawn.
+    ///
+    /// Callers use [`Limiter::grant_exception`](crate::Limiter::grant_exception) and the methods beside
+    /// it. By default, without an [inner](Self::inner) store, the call fails with
+    /// [`ErrorKind::Unsupported`].
+    fn exceptions(&self, call: ExceptionCall) -> StoreFuture<ExceptionReply> {
+        match self.inner() {
+            Some(inner) => inner.exceptions(call),
+            None => unsupported("the store keeps no exceptions"),
         }
     }
 

@@ -20,7 +20,9 @@ pub use other_calls::{
     entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement,
 };
 pub(crate) use replies::{ReplyBound, ReplyScanner};
-pub(crate) use script::{ENTRIES, PERMITS, PUBLISH, REPLICAS, REPORT, SPENDING};
+pub(crate) use script::{
+    ENTRIES, EXCEPT, EXCEPTIONS, PERMITS, PUBLISH, REPLICAS, REPORT, SPENDING,
+};
 pub use script::{Purpose, Script, ScriptsOf, Shape};
 pub(crate) use script_error::unwrapped;
 pub use tollgate_core::raw::names::{write_key, write_permit_key, write_record_key};

@@ -30,6 +30,9 @@ const SLOTS: usize = super::hash_slot::SLOTS * 2 * 1024;
 /// The longest reports of a group of limits: `spending.lua` bounds the lines and their length.
 const REPORTS: usize = 1_024 * 2_048;
 
+/// The longest list of exceptions: the lines of all that a store keeps.
+const EXCEPTIONS: usize = 4_096 * 2_048;
+
 /// The lists inside of lists that a reply may have. `CLUSTER SLOTS` and `HELLO` have four.
 const DEPTH: usize = 8;
 
@@ -52,6 +55,11 @@ impl ReplyBound {
     /// Admits the reports of so many groups of limits.
     pub(crate) fn admit_reports(&self, groups: usize) {
         self.admit(groups.saturating_mul(REPORTS));
+    }
+
+    /// Admits the exceptions of a store.
+    pub(crate) fn admit_exceptions(&self) {
+        self.admit(EXCEPTIONS);
     }
 
     /// Admits lists of the slots of a cluster.

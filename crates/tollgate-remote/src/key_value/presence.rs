@@ -6,7 +6,8 @@ use std::{fmt::Write as _, num::NonZeroU32, sync::Arc};
 
 use super::{KeyValue, lanes::Lanes, values::Values};
 use crate::presence::{
-    CALL_TIMEOUT, LAPSE_US, PROCESS, Presence, Present, REPORT_US, ReportCall, SUBJECT, Share,
+    CALL_TIMEOUT, ExceptionNews, LAPSE_US, PROCESS, Presence, Present, REPORT_US, ReportCall,
+    SUBJECT, Share,
 };
 use tollgate_core::{
     Error,
@@ -14,7 +15,10 @@ use tollgate_core::{
         Bytes, KeyParts,
         metrics::{self, Figures},
     },
-    store::{Deadline, Publication, ReplicaGroup},
+    store::{
+        Deadline, Exception, ExceptionCall, ExceptionList, ExceptionReply, Publication,
+        ReplicaGroup,
+    },
 };
 
 impl<K: KeyValue> Present for Lanes<K> {
@@ -59,6 +63,22 @@ impl<K: KeyValue> Present for Lanes<K> {
             shown.iter().map(|(limiter, _)| share(limiter)).collect()
         };
         ask(self, vec![name("limits"), name("shares")], step).await
+    }
+
+    /// Reads the version alone, which is short, unless it is another one.
+    async fn exceptions(self: &Arc<Self>, known: String) -> Result<ExceptionNews, Error> {
+        let step =
+            |values: &mut Values, names: &[Vec<u8>], now_us: u64| (now_us, text(values, &names[0]));
+        let (now_us, version) = ask(self, vec![name(VERSION)], step).await?;
+        if version == known {
+            return Ok(ExceptionNews::new(now_us, version, None));
+        }
+        let step = |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
+            let list = ExceptionList::read(&text(values, &names[1]));
+            let exceptions = Some(list.as_slice().to_vec());
+            ExceptionNews::new(now_us, text(values, &names[0]), exceptions)
+        };
+        ask(self, vec![name(VERSION), name(EXCEPTIONS)], step).await
     }
 
     /// A report is a value of its own, so that processes do not wait for each other's writes. The
@@ -109,6 +129,37 @@ impl<K: KeyValue> Present for Lanes<K> {
         };
         metrics::record(self.backend.label(), &figures);
     }
+}
+
+/// The ends of the names of the exceptions, and of a number that each change of them raises.
+const EXCEPTIONS: &str = "exceptions";
+const VERSION: &str = "exceptions:version";
+
+/// Lists, grants or withdraws exceptions.
+pub(super) async fn change_exceptions<K: KeyValue>(
+    lanes: &Arc<Lanes<K>>,
+    call: ExceptionCall,
+) -> Result<ExceptionReply, Error> {
+    let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
+        let mut list = ExceptionList::read(&text(values, &names[1]));
+        let exceptions = list.apply(&call, now_us)?;
+        if !matches!(call, ExceptionCall::List) {
+            let last: u64 = text(values, &names[0]).parse().unwrap_or(0);
+            let version = now_us.max(last + 1).to_string();
+            let longest_us = Exception::MAX.as_micros() as u64;
+            let expires_ms = (now_us + longest_us) / 1_000 + 1;
+            values.set(&names[0], Some(version.into_bytes()), expires_ms);
+            let lines = Some(list.to_string().into_bytes()).filter(|lines| !lines.is_empty());
+            values.set(&names[1], lines, expires_ms);
+        }
+        Ok(ExceptionReply::new(now_us, exceptions))
+    };
+    ask(lanes, vec![name(VERSION), name(EXCEPTIONS)], step).await?
+}
+
+/// Returns a value as text. One that is missing is empty.
+fn text(values: &Values, name: &[u8]) -> String {
+    String::from_utf8_lossy(values.get(name).unwrap_or_default()).into_owned()
 }
 
 /// Returns the name of a value of all processes.

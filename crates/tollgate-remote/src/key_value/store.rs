@@ -4,10 +4,10 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use super::{KeyValue, lanes::Lanes, values::Values};
+use super::{KeyValue, lanes::Lanes, presence, values::Values};
 use crate::deny_cache::KeyHash;
 use tollgate_core::{
-    Algorithm, Cost, Decision, Error, Key, Policy, PolicySet, Store,
+    Algorithm, Cost, Decision, Error, ErrorKind, Key, Policy, PolicySet, Store,
     limiter::Entry,
     raw::{
         ByteStates, CheckParts, DecisionParts, PolicySetParts, TAG_BYTES, decide_permits,
@@ -15,8 +15,9 @@ use tollgate_core::{
     },
     reservation::{ReservationId, Settlement},
     store::{
-        Check, CheckFuture, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
-        RulesInForce, Spending, StoreFuture,
+        Check, CheckFuture, ExceptionCall, ExceptionReply, ExceptionsInForce, PermitGrant,
+        PermitRequest, Publication, ReplicaCount, ReplicaGroup, RulesInForce, Spending,
+        StoreFuture,
     },
 };
 
@@ -38,6 +39,7 @@ use tollgate_core::{
 /// | [counted replicas](tollgate_core::limiter::Replicas::Counted) | of a [shared](KeyValueStore::shared) store; otherwise an outage divides by no number |
 /// | what each process [reports](tollgate_core::store::ReplicaReport) that it enforces | of a shared store: in values whose names begin with `{replicas}:enforced:`, one for each store of a process |
 /// | [published](tollgate_core::LimiterBuilder::published) limits, shares set by operators | of a shared store: in the values `{replicas}:limits` and `{replicas}:shares`, a line for each limiter |
+/// | [exceptions](tollgate_core::store::Exception) | of a shared store: in the values `{replicas}:exceptions` and `{replicas}:exceptions:version` |
 /// | [fair shares](tollgate_core::LimiterBuilder::fair_shares) | yes; the processes of a shared store report to each other who spends much |
 /// | circuit breaker | yes: a store that is away is not asked until [`ping`](KeyValue::ping) succeeds |
 /// | remembered denials | of a shared store |
@@ -248,6 +250,25 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         if self.0.is_shared {
             self.0.presence.publish(&self.0, limits);
         }
+    }
+
+    fn follow_exceptions(&self, exceptions: &ExceptionsInForce) {
+        if self.0.is_shared {
+            self.0.presence.follow_exceptions(&self.0, exceptions);
+        }
+    }
+
+    fn exceptions(&self, call: ExceptionCall) -> StoreFuture<ExceptionReply> {
+        if !self.0.is_shared {
+            let message = "only a store that processes share keeps exceptions";
+            return StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
+        }
+        let lanes = Arc::clone(&self.0);
+        StoreFuture::pending(async move {
+            let reply = presence::change_exceptions(&lanes, call).await?;
+            lanes.presence.refresh(&lanes);
+            Ok(reply)
+        })
     }
 
     fn publish_rules(&self, rules: &RulesInForce) {

@@ -1,9 +1,10 @@
 //! Processes make themselves and their limits known to each other and to operators, wherever the
 //! counts are. A task of each store does so, sets its gauges, and returns what nobody uses.
-//! The calls are those of each store. What they carry is in `counter.rs`, `exchange.rs`,
-//! `publisher.rs` and `reporter.rs`.
+//! The calls are those of each store. What they carry is in `counter.rs`, `exceptions.rs`,
+//! `exchange.rs`, `publisher.rs` and `reporter.rs`.
 
 mod counter;
+mod exceptions;
 mod exchange;
 mod held;
 mod publisher;
@@ -21,6 +22,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use counter::{CALL_TIMEOUT, LAPSE_US, PROCESS, SUBJECT};
 use counter::{GroupCounter, INTERVAL, ReplicaCounter};
+use exceptions::ExceptionFollower;
+pub use exceptions::{ExceptionNews, UNKNOWN};
 use exchange::Exchange;
 pub use publisher::Share;
 use publisher::{Publications, Publisher};
@@ -32,7 +35,7 @@ use tollgate_core::{
         TOLD_EVERY, metrics,
         runtime::{Background, Running},
     },
-    store::{Publication, ReplicaCount, ReplicaGroup, RulesInForce, Spending},
+    store::{ExceptionsInForce, Publication, ReplicaCount, ReplicaGroup, RulesInForce, Spending},
 };
 
 /// A store whose processes make themselves known: the calls by which they do.
@@ -51,6 +54,12 @@ pub trait Present: Send + Sync + 'static {
         self: &Arc<Self>,
         limits: &[Publication],
     ) -> impl Future<Output = Result<Vec<Share>, Error>> + Send;
+
+    /// Returns the exceptions of the store, if their version is not the known one.
+    fn exceptions(
+        self: &Arc<Self>,
+        known: String,
+    ) -> impl Future<Output = Result<ExceptionNews, Error>> + Send;
 
     /// Keeps what this process reports to operators for [`REPORT_US`], in the place of what it
     /// reported before.
@@ -84,6 +93,7 @@ pub struct Presence {
     task: Background,
     counter: ReplicaCounter,
     publications: Publications,
+    exceptions: ExceptionFollower,
     exchange: Exchange,
     reporter: Reporter,
 }
@@ -120,6 +130,7 @@ impl Presence {
             task: Background::new(),
             counter: ReplicaCounter::new(),
             publications: Publications::default(),
+            exceptions: ExceptionFollower::default(),
             exchange: Exchange::default(),
             reporter: Reporter::default(),
         }
@@ -151,6 +162,19 @@ impl Presence {
     pub fn publish_rules<S: Present>(&self, store: &Arc<S>, rules: &RulesInForce) {
         self.reporter.add(rules);
         self.start(store, PRESENT | NOW);
+    }
+
+    /// Keeps these exceptions up to date from now on.
+    pub fn follow_exceptions<S: Present>(&self, store: &Arc<S>, exceptions: &ExceptionsInForce) {
+        self.exceptions.add(exceptions);
+        self.start(store, PRESENT | NOW);
+    }
+
+    /// Reads the exceptions at once, because this process has changed them.
+    pub fn refresh<S: Present>(&self, store: &Arc<S>) {
+        if self.exceptions.is_used() {
+            self.start(store, PRESENT | NOW);
+        }
     }
 
     /// Reports to other processes what customers spend from now on.
@@ -222,17 +246,20 @@ impl<S: Present> Housekeeper<S> {
         let Presence {
             counter,
             publications,
+            exceptions,
             exchange,
             reporter,
             ..
         } = store.presence();
         let is_new = self.running.take(NOW);
         let (mut groups, mut limits, mut has_reports) = (Vec::new(), Vec::new(), false);
+        let mut has_exceptions = false;
         let is_present = self.running.finish(PRESENT, || {
             (groups, limits) = (counter.groups(), publications.current());
             has_reports = exchange.is_used();
+            has_exceptions = exceptions.is_used();
             let has_rules = !reporter.rules().is_empty();
-            !groups.is_empty() || !limits.is_empty() || has_rules || has_reports
+            !groups.is_empty() || !limits.is_empty() || has_rules || has_reports || has_exceptions
         });
         let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
         if !is_new && !is_due && is_present {
@@ -245,6 +272,11 @@ impl<S: Present> Housekeeper<S> {
         if !limits.is_empty() {
             let show = self.publisher.publish(&limits, store.show(&limits));
             with_gauges(&**store, gauges_at, show).await;
+            pause = pause.or(Some(INTERVAL));
+        }
+        if has_exceptions {
+            let follow = exceptions.follow(|known| store.exceptions(known));
+            with_gauges(&**store, gauges_at, follow).await;
             pause = pause.or(Some(INTERVAL));
         }
         // After the shares, so that the report has those in force.

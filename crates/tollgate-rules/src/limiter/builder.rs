@@ -110,7 +110,7 @@ impl RuleLimiterBuilder {
         let limiter = |outage| {
             let builder = self.limits.clone().policies(NONE).on_outage(outage);
             // A reload may bring fair shares.
-            let builder = builder.fair_shares();
+            let builder = builder.fair_shares().with_exceptions();
             match &self.observer {
                 Some(observer) => builder.observer(Arc::clone(observer)).build(),
                 None => builder.build(),

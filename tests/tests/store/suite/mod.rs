@@ -1,12 +1,13 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
 //! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`],
-//! [`replicas`], [`fair_shares`], [`published`] or [`pauses`], and is a test on each deployment: `suite::server::…`,
+//! [`replicas`], [`exceptions`], [`fair_shares`], [`published`] or [`pauses`], and is a test on each deployment: `suite::server::…`,
 //! `suite::cluster::…` and `suite::valkey::…`.
 
 mod branches;
 mod connections;
 pub(crate) mod decisions;
+pub(crate) mod exceptions;
 pub(crate) mod fair_shares;
 mod levels;
 mod pauses;
@@ -108,5 +109,6 @@ on_every_deployment! {
     "current_thread" fair_shares::a_customer_that_is_heavy_in_another_process_is_heavy_here,
     "current_thread" pauses::the_answer_to_one_replica_pauses_the_calls_of_all,
     "current_thread" pauses::replicas_that_are_refused_at_once_pause_for_the_longest_of_their_times,
+    "current_thread" exceptions::an_exception_reaches_all_replicas_and_what_was_spent_stays_spent,
     "current_thread" published::limits_are_shown_at_one_key_and_shares_reach_all_replicas,
 }

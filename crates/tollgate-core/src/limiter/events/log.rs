@@ -122,7 +122,10 @@ impl fmt::Display for LogLine<'_> {
         write!(f, "{{\"time\":\"{}\"", Time(self.at))?;
         write!(f, ",\"event\":\"{}\"", self.event.name())?;
         match self.event {
-            Event::Denied(of) | Event::NearLimit(of) | Event::LockedOut(of) => {
+            Event::Denied(of)
+            | Event::NearLimit(of)
+            | Event::LockedOut(of)
+            | Event::Excepted(of) => {
                 self.of_key(f, of)?;
             }
             Event::OutageBegan { limiter, reason } => {

@@ -121,6 +121,9 @@ pub enum Event<'a> {
     /// A check charged the last failure that a [lockout](Policy::lockout) allows. Its key is locked
     /// from now on.
     LockedOut(KeyEvent<'a>),
+    /// A check was decided by the quota of an [exception](crate::store::Exception), which is that of the
+    /// policy of the event. It is raised beside [`Denied`](Self::Denied), and for each admitted check.
+    Excepted(KeyEvent<'a>),
     /// The store failed, and the [`Outage`](crate::Outage) decides from now on. Each limiter of
     /// each process notices this by its own checks. An [overload](ErrorKind::Overloaded) is no
     /// outage.
@@ -147,7 +150,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// Returns the name of the event: `denied`, `near_limit`, `locked_out`, `outage_began`,
+    /// Returns the name of the event: `denied`, `near_limit`, `locked_out`, `excepted`, `outage_began`,
     /// `outage_ended` or `rules_reloaded`.
     ///
     /// The `tracing` log events have the same
@@ -158,6 +161,7 @@ impl Event<'_> {
             Self::Denied(_) => "denied",
             Self::NearLimit(_) => "near_limit",
             Self::LockedOut(_) => "locked_out",
+            Self::Excepted(_) => "excepted",
             Self::OutageBegan { .. } => "outage_began",
             Self::OutageEnded { .. } => "outage_ended",
             Self::RulesReloaded { .. } => "rules_reloaded",
@@ -172,6 +176,7 @@ impl Event<'_> {
             Self::Denied(of) => Event::Denied(of.into_owned()),
             Self::NearLimit(of) => Event::NearLimit(of.into_owned()),
             Self::LockedOut(of) => Event::LockedOut(of.into_owned()),
+            Self::Excepted(of) => Event::Excepted(of.into_owned()),
             Self::OutageBegan { limiter, reason } => Event::OutageBegan {
                 limiter: owned(limiter),
                 reason,

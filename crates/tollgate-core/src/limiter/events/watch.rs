@@ -71,6 +71,19 @@ impl Watch {
         }
     }
 
+    /// Shows that a policy decided by the quota of an exception.
+    pub(crate) fn used_exception(
+        &self,
+        limiter: &str,
+        key: &Key,
+        decision: &Decision,
+        state: &PolicyState<'_>,
+    ) {
+        let wait = state.is_exceeded().then(|| state.retry_after()).flatten();
+        let event = KeyEvent::new(limiter, key, state, wait, decision.degraded());
+        self.show(&Event::Excepted(event));
+    }
+
     pub(crate) fn show(&self, event: &Event<'_>) {
         if let Some(observer) = &self.observer {
             event.show(&**observer);

@@ -18,6 +18,8 @@ impl LimiterMetrics {
 
     pub(crate) fn record_commit(&self, _: &str, _: Option<Settlement>) {}
 
+    pub(crate) fn record_exception(&self, _: &str, _: &str) {}
+
     pub(crate) fn outage_began(&self, _: &str) {}
 
     pub(crate) fn outage_ended(&self, _: &str) {}

@@ -28,6 +28,7 @@ const DURATION: &str = "tollgate_check_duration_seconds";
 const OUTAGES: &str = "tollgate_outages_total";
 const OUTAGE: &str = "tollgate_outage";
 const COMMITS: &str = "tollgate_commits_total";
+const EXCEPTIONS: &str = "tollgate_exceptions_used_total";
 const CALLERS: &str = "tollgate_waiting";
 
 /// Changes the number of callers that wait, in all limiters together. It is described with the
@@ -172,6 +173,17 @@ impl LimiterMetrics {
             )
         };
         counter.get_or_init(register).increment(1);
+    }
+
+    /// Counts a decision by an exception. They are few, and so are looked up each time.
+    pub(crate) fn record_exception(&self, name: &str, policy: &str) {
+        describe_counter!(
+            EXCEPTIONS,
+            Unit::Count,
+            "Decisions by the quota of an exception, by limiter and policy."
+        );
+        let labels = [limiter(name), Label::new("policy", policy.to_owned())];
+        counter!(EXCEPTIONS, labels.to_vec()).increment(1);
     }
 
     pub(crate) fn outage_began(&self, name: &str) {

@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate_model::raw::DecisionParts;
+use tollgate_model::{PolicyState, raw::DecisionParts};
 
 use super::{LocalShare, Outage, Replicas};
 use crate::{
-    Cost, Decision, Error, ErrorKind, MemoryStore, Store,
+    Cost, Decision, Error, ErrorKind, Key, MemoryStore, Store,
     clock::{Clock, micros},
     limiter::{
         LimiterInner,
@@ -114,6 +114,15 @@ impl Fallback {
                 self.heard(check, decision);
             }
             Err(error) => self.metrics.record_error(&self.name, check.policies, error),
+        }
+    }
+
+    /// Counts and shows that a policy decided by the quota of an exception.
+    pub(crate) fn used_exception(&self, key: &Key, decision: &Decision, state: &PolicyState<'_>) {
+        self.metrics
+            .record_exception(&self.name, state.policy().name());
+        if let Some(watch) = &self.watch {
+            watch.used_exception(&self.name, key, decision, state);
         }
     }
 

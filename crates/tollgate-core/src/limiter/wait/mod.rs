@@ -38,11 +38,13 @@ pub(super) async fn check_or_wait(
     max_wait: Duration,
 ) -> Result<Decision, Error> {
     runtime::current()?;
-    let policies = limiter.policies();
-    let charge = limiter.rank(&key, &costs, costs.charge(policies)?)?;
+    let in_force = limiter.in_force(&key);
+    let current = in_force.as_ref().unwrap_or(&limiter);
+    let policies = current.policies();
+    let charge = current.rank(&key, &costs, costs.charge(policies)?)?;
     let check = Check::of(policies, &key, charge.borrow()).with_tag(&tag);
     if let Err(unasked) = is_for_store(check) {
-        return limiter.inner.answer_at_once(check, unasked).await;
+        return current.inner.answer_at_once(check, unasked).await;
     }
     let deadline = Instant::now().checked_add(max_wait);
     let waiting = WaitingCheck {
@@ -164,7 +166,9 @@ impl WaitingCheck<'_> {
     /// Checks once, for a turn within `left`. A caller that is cancelled before the decision
     /// arrives gets a refund.
     async fn check(&self, left: Duration) -> Result<Decision, Error> {
-        let policies = self.limiter.policies();
+        // An exception may begin or end while a caller waits.
+        let in_force = self.limiter.in_force(&self.key);
+        let policies = in_force.as_ref().unwrap_or(self.limiter).policies();
         let charge = waiting(policies, &self.charge, left);
         let check =
             self.limiter

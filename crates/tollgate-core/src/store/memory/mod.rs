@@ -5,6 +5,7 @@
 //! policies.
 //! No other store uses these tables: what stores have in common is one floor up.
 
+mod exceptions;
 #[cfg(feature = "testing")]
 pub(crate) mod lockless;
 mod permit_table;

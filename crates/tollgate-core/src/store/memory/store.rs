@@ -12,6 +12,7 @@ use tollgate_model::{
 };
 
 use super::{
+    exceptions::KeptExceptions,
     permit_table::PermitTable,
     shards::Shards,
     state_table::StateTable,
@@ -21,8 +22,8 @@ use crate::{
     Decision, Key, Store,
     clock::{Clock, micros},
     store::{
-        Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture,
-        check::CheckParts, step,
+        Check, CheckFuture, ExceptionCall, ExceptionReply, ExceptionsInForce, PermitGrant,
+        PermitRequest, ReservationId, Settlement, StoreFuture, check::CheckParts, step,
     },
 };
 #[cfg(feature = "testing")]
@@ -69,6 +70,7 @@ struct MemoryInner {
     hasher: RandomState,
     shards: Shards<StateTable>,
     permits: PermitTable,
+    exceptions: KeptExceptions,
 }
 
 /// Builds a [`MemoryStore`] with options.
@@ -323,6 +325,14 @@ impl Store for MemoryStore {
     fn is_in_process(&self) -> bool {
         true
     }
+
+    fn follow_exceptions(&self, exceptions: &ExceptionsInForce) {
+        self.0.exceptions.follow(exceptions, &self.0.clock);
+    }
+
+    fn exceptions(&self, call: ExceptionCall) -> StoreFuture<ExceptionReply> {
+        StoreFuture::ready(self.0.exceptions.call(&call, &self.0.clock))
+    }
 }
 
 impl Default for MemoryStore {
@@ -369,6 +379,7 @@ impl MemoryStoreBuilder {
             clock: self.clock.unwrap_or_else(Clock::monotonic),
             shards: Shards::new(shards, || StateTable::new(room, hasher.clone())),
             permits: PermitTable::new(&hasher),
+            exceptions: KeptExceptions::default(),
             hasher,
         }))
     }

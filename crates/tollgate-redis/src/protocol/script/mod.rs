@@ -34,6 +34,13 @@ pub(crate) static REPLICAS: LazyLock<Script> = LazyLock::new(|| Script::new(sour
 /// Shows limits to operators.
 pub(crate) static PUBLISH: LazyLock<Script> = LazyLock::new(|| Script::new(source!("publish")));
 
+/// Reads exceptions.
+pub(crate) static EXCEPTIONS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(source!("exceptions")));
+
+/// Grants or withdraws an exception.
+pub(crate) static EXCEPT: LazyLock<Script> = LazyLock::new(|| Script::new(source!("except")));
+
 /// Keeps what a process reports to operators that it enforces.
 pub(crate) static REPORT: LazyLock<Script> = LazyLock::new(|| Script::new(source!("report")));
 

@@ -84,6 +84,8 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ("permits", &PERMITS),
         ("replicas", &REPLICAS),
         ("publish", &PUBLISH),
+        ("exceptions", &EXCEPTIONS),
+        ("except", &EXCEPT),
         ("report", &REPORT),
         ("spending", &SPENDING),
     ];
@@ -103,8 +105,8 @@ fn shown(name: &str) -> Option<String> {
         .iter()
         .any(|word| name.contains(word));
     match name {
-        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" | "report.lua"
-        | "spending.lua" => Some(name.to_owned()),
+        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" | "exceptions.lua"
+        | "except.lua" | "report.lua" | "spending.lua" => Some(name.to_owned()),
         _ if is_bare && name.ends_with(".check.lua") => Some(format!("standalone/{name}")),
         _ => None,
     }
