@@ -71,6 +71,27 @@ export async function playground(test, { redis, ownRedis = false } = {}) {
   throw new Error("the playground ended before it was ready");
 }
 
+/** Starts the example with the console at this Redis, which ends with the test. Returns the addresses of its pages. */
+export async function consoleExample(test, { redis, ...variables } = {}) {
+  const port = await freePort();
+  const env = { ...process.env, ...variables, LISTEN: `127.0.0.1:${port}`, REDIS_URL: redis ?? "" };
+  const child = spawn(required("CONSOLE"), [], { env, stdio: ["ignore", "pipe", "ignore"] });
+  const ended = once(child, "exit");
+  test.after(async () => {
+    ending.add(test);
+    child.kill("SIGTERM");
+    await ended;
+  });
+  for await (const line of createInterface({ input: child.stdout })) {
+    const url = line.match(/Open (http:\S+)/)?.[1];
+    if (url) {
+      child.stdout.resume();
+      return { url, service: new URL("/", url).href };
+    }
+  }
+  throw new Error("the example ended before it was ready");
+}
+
 /** Opens a page. The test fails if it logs an error, breaks the content policy, or asks another origin for something. */
 export async function open(test, url, options = {}) {
   const context = await (await launched()).newContext({ viewport: { width: 1280, height: 900 }, ...options });
@@ -81,7 +102,7 @@ export async function open(test, url, options = {}) {
   page.on("pageerror", (error) => report(error.message));
   page.on("console", (message) => {
     // Denied and refused requests are what the page is for.
-    if (message.type() === "error" && !/status of (4\d\d|503)/.test(message.text())) {
+    if (message.type() === "error" && !/status of (4\d\d|50[23])/.test(message.text())) {
       report(message.text());
     }
   });

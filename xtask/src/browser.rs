@@ -1,4 +1,4 @@
-//! `cargo xtask browser`: drives the page of the playground in a headless browser.
+//! `cargo xtask browser`: drives the pages of the playground and of the console in a headless browser.
 
 use std::{
     fs,
@@ -15,13 +15,13 @@ use crate::{
 /// The files that pin the packages.
 const PINS: [&str; 2] = ["package.json", "package-lock.json"];
 
-/// Installs the browser and its packages, builds the playground as the tests are built, and runs
+/// Installs the browser and its packages, builds both examples as the tests are built, and runs
 /// `tests/browser`.
 ///
 /// # Errors
 ///
-/// When the browser or its packages cannot be had, unless `--optional` is given; when the
-/// playground does not compile; when a test fails.
+/// When the browser or its packages cannot be had, unless `--optional` is given; when an example
+/// does not compile; when a test fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let is_known = |word: &String| ["--optional", "--write"].contains(&word.as_str());
     if !arguments.iter().all(is_known) {
@@ -42,7 +42,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    failure::run(&mut workspace.cargo_build(&["--example", "playground"]))?;
+    let programs = ["--example", "playground", "--example", "console"];
+    failure::run(&mut workspace.cargo_build(&programs))?;
 
     let pictures = if has("--write") {
         workspace.root().join("docs")
@@ -58,10 +59,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     command
         .env("BROWSER_PACKAGES", &home)
         .env("SCREENSHOTS", &pictures);
-    command.env(
-        "PLAYGROUND",
-        workspace.target().join("debug/examples/playground"),
-    );
+    let example = |name: &str| workspace.target().join("debug/examples").join(name);
+    command
+        .env("PLAYGROUND", example("playground"))
+        .env("CONSOLE", example("console"));
     failure::run(&mut command)
 }
 

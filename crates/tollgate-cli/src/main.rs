@@ -1,58 +1,7 @@
-//! The command `tollgate`: checks and explains rate limit rules, tries them on access logs, and
-//! shows the limits in Redis or PostgreSQL.
-//!
-//! `tollgate --help` lists the subcommands. Each is a file of `commands/`.
-
-// Nothing but the choice of the command stands here.
-
-mod arguments;
-mod commands;
-mod event_log;
-mod failure;
-mod output;
-mod redis;
-mod replicas;
-mod rules;
-mod simulate;
-mod trace;
-mod watch;
+//! The program `tollgate`. All it does is in the library.
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-
-use arguments::{Arguments, Command};
-use failure::Failure;
-use output::Report;
-
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return failure::usage(&error),
-    };
-    match run(arguments) {
-        Ok(report) => report.print(),
-        Err(failure) => failure.print(),
-    }
-}
-
-fn run(arguments: Arguments) -> Result<Report, Failure> {
-    let format = arguments.format;
-    match arguments.command {
-        Command::Check(command) => Ok(command.run(format)),
-        Command::Explain(command) => command.run(format),
-        Command::Simulate(command) => command.run(format),
-        Command::Import(command) => command.run(),
-        Command::Peek(command) => command.run(format),
-        Command::Reset(command) => command.run(format),
-        Command::Top(command) => command.run(format),
-        Command::Who(command) => command.run(format),
-        Command::Why(command) => command.run(format),
-        Command::Enforce(command) => command.run(format),
-        Command::Except(command) => command.run(format),
-        Command::Status(command) => command.run(format),
-        Command::Rollout(command) => command.run(format),
-        Command::Man(command) => command.run(Arguments::command()),
-        Command::Completions(command) => Ok(command.run(Arguments::command())),
-    }
+    tollgate_cli::main()
 }

@@ -10,7 +10,7 @@ use tollgate_rules::{Compat, RuleSet, RuleSetBuilder};
 use crate::{failure::Failure, output::shown};
 
 /// The options of all commands that read rules.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct RuleOptions {
     /// Sets the mode of files without the field compat
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]

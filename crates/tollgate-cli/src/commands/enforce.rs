@@ -3,13 +3,12 @@
 
 use clap::Args;
 use serde::Serialize;
-use tollgate::{Enforcement, Error};
 
 use super::states::run_async;
 use crate::{
     failure::Failure,
     output::{Format, Report, Table, shown},
-    redis::{Published, PublishedLimiter, RedisOptions},
+    redis::{Published, PublishedLimiter, RedisOptions, parse_share},
 };
 
 /// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while
@@ -34,7 +33,7 @@ pub(crate) struct Enforce {
     limiter: Option<String>,
 
     /// The share of the keys: 0% for none, 100% for all
-    #[arg(value_name = "SHARE", value_parser = share)]
+    #[arg(value_name = "SHARE", value_parser = parse_share)]
     share: Option<u8>,
 
     /// Withdraws the share, so that the share in the code is in force again
@@ -58,7 +57,7 @@ impl Enforce {
             let mut published = Published::read(&mut server).await?;
             if let Some(name) = &self.limiter {
                 let is_change = self.share.is_some() || self.clear;
-                self.check(&published, name)?;
+                published.check_share(name, self.share, server.prefix())?;
                 if is_change {
                     server.set_share(name, self.share).await?;
                     published.shares.remove(name);
@@ -81,36 +80,6 @@ impl Enforce {
             warnings: published.warnings,
         };
         Ok(Report::new(format, &enforced, || enforced.text(self)))
-    }
-
-    /// Refuses a limiter that takes no share. One that is gone may still have a share, which can be
-    /// cleared.
-    fn check(&self, published: &Published, name: &str) -> Result<(), Failure> {
-        let limiter = published.limiter(name);
-        if limiter.policies.is_empty() && !(self.share.is_none() && limiter.operator.is_some()) {
-            let names: Vec<_> = published
-                .limiters()
-                .iter()
-                .map(|limiter| shown(&limiter.limiter))
-                .collect();
-            let names = if names.is_empty() {
-                "none are".to_owned()
-            } else {
-                format!("expected {}", names.join(", "))
-            };
-            let prefix = self.redis.prefix();
-            return Err(Failure::new(format_args!(
-                "no limiter {} is published under the prefix {prefix}, {names}",
-                shown(name)
-            )));
-        }
-        if self.share.is_some() && limiter.enforced.is_empty() {
-            return Err(Failure::new(format_args!(
-                "limiter {} takes no share: its service publishes it without an Enforcement",
-                shown(name)
-            )));
-        }
-        Ok(())
     }
 }
 
@@ -140,14 +109,4 @@ impl Enforced {
             }
         }
     }
-}
-
-/// Reads a share such as `25%`. The sign may be left out.
-fn share(text: &str) -> Result<u8, Error> {
-    let share = if text.ends_with('%') {
-        text.to_owned()
-    } else {
-        format!("{text}%")
-    };
-    Ok(share.parse::<Enforcement>()?.percent())
 }

@@ -11,7 +11,7 @@ use super::states::run_async;
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{KeyOptions, RedisOptions, StateEntry, find},
+    redis::{KeyOptions, RedisOptions, StateEntry, denied_ms, find},
 };
 
 /// Removes what a key has spent, so that every policy has its whole burst again.
@@ -66,14 +66,7 @@ impl Reset {
             }
             Ok(states)
         })?;
-        // No denial outlasts the state that it was made of.
-        let longest_ms = states
-            .iter()
-            .map(|state| state.expires_ms)
-            .max()
-            .unwrap_or(0);
-        let denied_ms =
-            longest_ms.min(u64::try_from(self.deny_cache_cap.as_millis()).unwrap_or(u64::MAX));
+        let denied_ms = denied_ms(&states, self.deny_cache_cap);
         let removed = Removed {
             is_dry_run: self.dry_run,
             denied_ms,

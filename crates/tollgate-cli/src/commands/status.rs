@@ -1,19 +1,17 @@
 //! `tollgate status`: lists the replicas, and what each of them enforces.
-//! Reports are read in `replicas/`, and waited for by `rollout.rs`.
+//! Reports are read in `replicas/`, and waited for by `rollout.rs`. Here they are laid out as text.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
-use serde::Serialize;
-use tollgate::store::{Publication, ReplicaReport, ReportedRules};
+use tollgate::store::ReplicaReport;
 
 use super::states::run_async;
 use crate::{
     failure::Failure,
     output::{Format, Report, Table, shown},
     redis::{RedisOptions, span},
-    replicas::{Replica, ReplicaSnapshot, title},
-    trace::shown_time,
+    replicas::{LimiterRow, ReplicaRow, ReplicaSnapshot, RulesRow, StatusReport},
 };
 
 /// Lists the replicas of services, and what each of them enforces: its rules with their digest, their
@@ -33,49 +31,6 @@ pub(crate) struct Status {
     redis: RedisOptions,
 }
 
-#[derive(Serialize)]
-struct StatusReport {
-    replicas: Vec<ReplicaRow>,
-    /// The processes that are counted with the replicas, and report nothing.
-    unreported: Vec<String>,
-    warnings: Vec<String>,
-}
-
-/// A replica, as programs read it.
-#[derive(Serialize)]
-struct ReplicaRow {
-    host: String,
-    pid: u32,
-    process: String,
-    store: u32,
-    version: String,
-    silent_ms: u64,
-    is_silent: bool,
-    rules: Vec<RulesRow>,
-    limiters: Vec<LimiterRow>,
-    limiters_left_out: usize,
-    #[serde(skip)]
-    title: String,
-}
-
-#[derive(Serialize)]
-struct RulesRow {
-    source: String,
-    digest: Option<String>,
-    /// The time since which they are in force, in RFC 3339 by the clock of the server.
-    since: String,
-    age_ms: u64,
-    /// Newer rules are refused for this time.
-    refused_ms: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct LimiterRow {
-    limiter: String,
-    policies: Vec<String>,
-    enforced: Option<u8>,
-}
-
 impl Status {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let snapshot = run_async(async {
@@ -85,12 +40,7 @@ impl Status {
         for warning in &snapshot.warnings {
             eprintln!("warning: {warning}");
         }
-        let row = |replica: &Replica| ReplicaRow::new(replica, snapshot.now_us);
-        let enforced = StatusReport {
-            replicas: snapshot.replicas.iter().map(row).collect(),
-            unreported: snapshot.unreported.iter().cloned().collect(),
-            warnings: snapshot.warnings,
-        };
+        let enforced = StatusReport::from(snapshot);
         Ok(Report::new(format, &enforced, || {
             enforced.text(self.redis.prefix())
         }))
@@ -98,37 +48,6 @@ impl Status {
 }
 
 impl ReplicaRow {
-    fn new(replica: &Replica, now_us: u64) -> Self {
-        let report = &replica.report;
-        let at_us = now_us.saturating_sub(replica.silent.as_micros() as u64);
-        let rules = |rules: &ReportedRules| RulesRow {
-            source: rules.source.clone(),
-            digest: rules.digest.map(|digest| digest.to_string()),
-            since: shown_time(at_us.saturating_sub(rules.age.as_micros() as u64)),
-            age_ms: (rules.age + replica.silent).as_millis() as u64,
-            refused_ms: rules
-                .refused
-                .map(|refused| (refused + replica.silent).as_millis() as u64),
-        };
-        Self {
-            host: report.host.clone(),
-            pid: report.pid,
-            process: report.process.clone(),
-            store: report.store,
-            version: report.version.clone(),
-            silent_ms: replica.silent.as_millis() as u64,
-            is_silent: replica.is_silent(),
-            rules: report.rules.iter().map(rules).collect(),
-            limiters: report
-                .limits
-                .iter()
-                .map(|text| LimiterRow::new(text))
-                .collect(),
-            limiters_left_out: report.left_out,
-            title: title(report),
-        }
-    }
-
     /// Returns what is wrong with the replica, or with its rules.
     fn remark(&self, rules: Option<&RulesRow>) -> String {
         let silent = Duration::from_millis(self.silent_ms);
@@ -149,25 +68,6 @@ impl ReplicaRow {
 }
 
 impl LimiterRow {
-    /// Reads the limits as they are published. Those of a newer version are shown as they stand.
-    fn new(text: &str) -> Self {
-        match text.parse::<Publication>() {
-            Ok(limits) => Self {
-                limiter: limits.name().to_owned(),
-                policies: limits.policies().iter().map(ToString::to_string).collect(),
-                enforced: limits.enforcement().map(tollgate::Enforcement::percent),
-            },
-            Err(_) => Self {
-                limiter: text
-                    .rsplit_once("; limiter ")
-                    .map_or("", |(_, name)| name)
-                    .to_owned(),
-                policies: vec![text.to_owned()],
-                enforced: None,
-            },
-        }
-    }
-
     fn policies(&self) -> String {
         shown(&self.policies.join("; "))
     }

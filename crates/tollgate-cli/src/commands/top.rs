@@ -16,11 +16,10 @@ use crate::{
     failure::Failure,
     output::{Format, Report},
     redis::{
-        LimitOptions, Limits, RedisOptions, Scan, ScanOptions, ScanReport, StateEntry, Wanted,
+        First, LimitOptions, Limits, NameOptions, Names, Order, RedisOptions, Scan, ScanOptions,
+        ScanReport, StateEntry, Wanted,
     },
-    watch::{
-        self, Collector, EndpointOptions, First, NameOptions, Names, Order, Pace, Plain, Screen,
-    },
+    watch::{self, Collector, EndpointOptions, Pace, Plain, Screen},
 };
 
 /// Watches the limits: what each policy spends, the keys with the most use, and the state of the

@@ -13,10 +13,10 @@ use crate::{
     failure::Failure,
     output::{Format, Report, shown},
     redis::{
-        KeyOptions, Limits, PublishedLimiter, RedisOptions, StateEntry, find, look_ahead, span,
+        KeyOptions, Limits, NameOptions, PublishedLimiter, RedisOptions, StateEntry, find,
+        look_ahead, span,
     },
     trace::shown_time,
-    watch::NameOptions,
 };
 
 /// Explains why a key was denied: by which policy and quota, with which units left, whether by the store

@@ -2,7 +2,7 @@
 //! publish it.
 //! What services publish is read in `published.rs`.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use tollgate::{Policy, Quota};
@@ -16,7 +16,7 @@ use super::{
 use crate::{failure::Failure, rules::RuleOptions};
 
 /// The options that name the limits. Without them, the limits are those that services publish.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct LimitOptions {
     /// Reads the limits from this file or directory of rules
     #[arg(long = "rules", value_name = "FILE")]
@@ -33,7 +33,7 @@ pub(crate) struct LimitOptions {
 /// The quotas that are known.
 #[derive(Default)]
 pub(crate) struct Limits {
-    set: Option<RuleSet>,
+    set: Option<Arc<RuleSet>>,
     /// The quotas of the rules by the name and the layout of their policies. `None` when rules
     /// disagree.
     of_rules: HashMap<(String, Kind), Option<Quota>>,
@@ -73,14 +73,21 @@ impl LimitOptions {
             limits.of_policies.insert(name.to_owned(), quota);
         }
         if let Some(file) = &self.file {
-            limits.add(self.rules.load(file)?);
+            limits.add(Arc::new(self.rules.load(file)?));
         }
         Ok(limits)
     }
 }
 
 impl Limits {
-    fn add(&mut self, set: RuleSet) {
+    /// Returns the limits of rules. What services publish is read beside them.
+    pub(crate) fn of_rules(set: Arc<RuleSet>) -> Self {
+        let mut limits = Self::default();
+        limits.add(set);
+        limits
+    }
+
+    fn add(&mut self, set: Arc<RuleSet>) {
         for policy in set
             .rules()
             .filter_map(|rule| rule.policies())
@@ -169,7 +176,7 @@ impl Limits {
 
     /// Returns the rules.
     pub(super) fn rules(&self) -> Option<&RuleSet> {
-        self.set.as_ref()
+        self.set.as_deref()
     }
 
     /// Returns the quota of a state, and `None` when it is not known.

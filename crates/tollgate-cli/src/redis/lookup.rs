@@ -1,7 +1,7 @@
 //! Finds the states of a key that an operator names.
 //! All states of a prefix are gone through in `scan.rs`.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use clap::Args;
 use tollgate::Key;
@@ -29,11 +29,45 @@ pub(crate) struct KeyOptions {
     #[arg(long)]
     domain: Option<String>,
 
+    /// The key is one text, although rules are known.
+    #[arg(skip)]
+    is_text: bool,
+
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
 
     #[command(flatten)]
     scan: ScanOptions,
+}
+
+impl KeyOptions {
+    /// Returns the options for a key that an [`Operator`](crate::Operator) is asked for: entries of
+    /// rules, if they are known and the text has their form, or else one key.
+    pub(crate) fn of(text: &str, limits: &Limits) -> Self {
+        let entries: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        let are_entries = limits.rules().is_some()
+            && !entries.is_empty()
+            && entries.iter().all(|entry| rules::pair(entry).is_ok());
+        Self {
+            key: if are_entries {
+                entries
+            } else {
+                vec![text.to_owned()]
+            },
+            domain: None,
+            limits: LimitOptions::default(),
+            scan: ScanOptions::default(),
+            is_text: !are_entries,
+        }
+    }
+}
+
+/// Returns the longest time in milliseconds for which a process may still deny a key whose states
+/// were removed. No denial outlasts the state that it was made of.
+pub(crate) fn denied_ms(states: &[StateEntry], deny_cache_cap: Duration) -> u64 {
+    let longest_ms = states.iter().map(|state| state.expires_ms).max();
+    let cap_ms = u64::try_from(deny_cache_cap.as_millis()).unwrap_or(u64::MAX);
+    longest_ms.unwrap_or(0).min(cap_ms)
 }
 
 /// Finds the states of the key. `limits` are the quotas that are known.
@@ -86,8 +120,13 @@ impl KeyOptions {
         })
     }
 
+    /// Refuses a key that can have no states.
+    pub(crate) fn check(&self, prefix: &str, limits: &Limits) -> Result<(), Failure> {
+        self.named(prefix, limits).map(drop)
+    }
+
     fn named(&self, prefix: &str, limits: &Limits) -> Result<Named, Failure> {
-        if let Some(rules) = limits.rules() {
+        if let Some(rules) = limits.rules().filter(|_| !self.is_text) {
             let domain = rules::domain(rules, self.domain.as_deref())?;
             let descriptor: Descriptor<'_> = self
                 .key

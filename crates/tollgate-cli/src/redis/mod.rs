@@ -8,8 +8,10 @@
 mod ahead;
 mod connection;
 mod entry;
+mod first;
 mod limits;
 mod lookup;
+mod names;
 mod progress;
 mod published;
 mod reading;
@@ -21,9 +23,12 @@ mod wanted;
 
 pub(crate) use ahead::look_ahead;
 pub(crate) use entry::{StateEntry, span};
+pub(crate) use first::First;
+pub use first::Order;
 pub(crate) use limits::{LimitOptions, Limits};
-pub(crate) use lookup::{KeyOptions, find};
-pub(crate) use published::{Published, PublishedLimiter};
+pub(crate) use lookup::{KeyOptions, denied_ms, find};
+pub(crate) use names::{NameOptions, Names};
+pub(crate) use published::{Published, PublishedLimiter, parse_share};
 pub(crate) use reading::Reading;
 pub(crate) use scan::{Scan, ScanOptions, ScanReport};
 pub(crate) use server::{RedisOptions, Server};

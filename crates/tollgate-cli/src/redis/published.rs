@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tollgate::{Enforcement, Policy, PolicySet, store::Publication};
+use tollgate::{Enforcement, Error, Policy, PolicySet, store::Publication};
 
 use super::server::Server;
 use crate::{failure::Failure, output::shown};
@@ -84,6 +84,40 @@ impl Published {
         }
     }
 
+    /// Refuses a limiter that takes no share. `None` withdraws a share. A limiter that is gone may
+    /// still have one, which can be withdrawn.
+    pub(crate) fn check_share(
+        &self,
+        name: &str,
+        share: Option<u8>,
+        prefix: &str,
+    ) -> Result<(), Failure> {
+        let limiter = self.limiter(name);
+        if limiter.policies.is_empty() && !(share.is_none() && limiter.operator.is_some()) {
+            let names: Vec<_> = self
+                .limiters()
+                .iter()
+                .map(|limiter| shown(&limiter.limiter))
+                .collect();
+            let names = if names.is_empty() {
+                "none are".to_owned()
+            } else {
+                format!("expected {}", names.join(", "))
+            };
+            return Err(Failure::new(format_args!(
+                "no limiter {} is published under the prefix {prefix}, {names}",
+                shown(name)
+            )));
+        }
+        if share.is_some() && limiter.enforced.is_empty() {
+            return Err(Failure::new(format_args!(
+                "limiter {} takes no share: its service publishes it without an Enforcement",
+                shown(name)
+            )));
+        }
+        Ok(())
+    }
+
     /// Returns the policies with their names, the newest last.
     pub(crate) fn policies(&self) -> impl Iterator<Item = Policy> {
         self.limits
@@ -126,6 +160,16 @@ impl Published {
             policies,
         }
     }
+}
+
+/// Reads a share such as `25%`. The sign may be left out.
+pub(crate) fn parse_share(text: &str) -> Result<u8, Error> {
+    let share = if text.ends_with('%') {
+        text.to_owned()
+    } else {
+        format!("{text}%")
+    };
+    Ok(share.parse::<Enforcement>()?.percent())
 }
 
 impl PublishedLimiter {

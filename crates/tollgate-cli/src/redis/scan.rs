@@ -17,11 +17,14 @@ use super::{
 };
 use crate::failure::Failure;
 
+/// The keys that a server looks at in one step.
+const COUNT: u64 = 1_000;
+
 /// The options of commands that scan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ScanOptions {
     /// Sets how many keys the server looks at in one step, during which it does nothing else
-    #[arg(long, default_value_t = 1_000, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value_t = COUNT, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     count: u64,
 
     #[command(flatten)]
@@ -46,6 +49,15 @@ pub(crate) struct ScanReport {
     /// The prefix, if no key has it.
     #[serde(skip)]
     pub(crate) unused_prefix: Option<String>,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            count: COUNT,
+            progress: ProgressOptions::never(),
+        }
+    }
 }
 
 impl ScanOptions {

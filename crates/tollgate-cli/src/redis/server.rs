@@ -49,6 +49,15 @@ pub(crate) enum Server {
 }
 
 impl RedisOptions {
+    /// Returns the options of an [`Operator`](crate::Operator).
+    pub(crate) fn new(url: String, prefix: Option<String>, timeout: Duration) -> Self {
+        Self {
+            url: Some(url),
+            prefix,
+            timeout: timeout.as_secs().max(1),
+        }
+    }
+
     /// Returns whether a server is named. A command that can do without one does not require `url`.
     pub(crate) fn is_named(&self) -> bool {
         self.url.is_some()

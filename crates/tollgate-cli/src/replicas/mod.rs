@@ -4,6 +4,7 @@
 mod rollout;
 #[cfg(test)]
 mod rollout_tests;
+mod row;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,6 +14,7 @@ use std::{
 use tollgate::store::ReplicaReport;
 
 pub(crate) use rollout::{RolloutWatch, Verdict};
+pub(crate) use row::{LimiterRow, ReplicaRow, RulesRow, StatusReport};
 
 use crate::{failure::Failure, output::shown, redis::Server};
 

@@ -13,15 +13,13 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use super::{
     endpoint::{self, Endpoint, EndpointOptions, MetricsEndpoint},
     figures::Figures,
-    first::First,
     metrics,
-    names::Names,
     snapshot::{DeniedKey, ScanFigures, Snapshot, SourceStatus},
     tracker::{PolicyUse, Tracker},
 };
 use crate::{
     failure::Failure,
-    redis::{Limits, RedisOptions, Scan, ScanOptions, Server, StateEntry, Wanted},
+    redis::{First, Limits, Names, RedisOptions, Scan, ScanOptions, Server, StateEntry, Wanted},
 };
 
 /// The greatest number of keys that are compared from one scan to the next. A state takes about 100

@@ -9,9 +9,7 @@ mod collector;
 mod endpoint;
 mod exposition;
 mod figures;
-mod first;
 mod metrics;
-mod names;
 #[cfg(test)]
 mod panic_tests;
 mod plain;
@@ -23,8 +21,6 @@ mod tracker;
 
 pub(crate) use collector::Collector;
 pub(crate) use endpoint::EndpointOptions;
-pub(crate) use first::{First, Order};
-pub(crate) use names::{NameOptions, Names};
 pub(crate) use plain::Plain;
 pub(crate) use screen::Screen;
 pub(crate) use session::{Pace, View, run};

@@ -1,5 +1,5 @@
 //! Selects how keys are shown.
-//! Where a name stands on the screen is decided in `sections.rs`. Nothing is stored under a digest:
+//! Where a name stands on the screen is decided in `watch/sections.rs`. Nothing is stored under a digest:
 //! it is for people who may not see keys.
 
 use std::{fs, hash::BuildHasher, path::PathBuf};
@@ -8,7 +8,8 @@ use clap::Args;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::{failure::Failure, redis::StateEntry};
+use super::entry::StateEntry;
+use crate::failure::Failure;
 
 /// The options for names of keys.
 #[derive(Args, Debug)]
@@ -53,6 +54,15 @@ impl NameOptions {
 }
 
 impl Names {
+    /// Creates digests with this secret, or with one of this process.
+    pub(crate) fn digests(secret: Option<&[u8]>) -> Result<Self, Failure> {
+        let secret = secret.map_or_else(random_secret, <[u8]>::to_vec);
+        match Hmac::new_from_slice(&secret) {
+            Ok(mac) => Ok(Self::Digests(mac)),
+            Err(error) => Err(Failure::new(format_args!("the secret of digests: {error}"))),
+        }
+    }
+
     /// Sets the name of the key of a state.
     pub(crate) fn apply(&self, entry: &mut StateEntry) {
         if let Some(name) = self.digest(&entry.subject) {

@@ -1,15 +1,15 @@
 //! Selects the states that are shown.
-//! States are read by a scan of `redis/`.
+//! States are read by `scan.rs`.
 
 use std::{cmp::Ordering, mem};
 
 use clap::ValueEnum;
 
-use crate::redis::StateEntry;
+use super::entry::StateEntry;
 
 /// Selects the order of states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Order {
+pub enum Order {
     /// Units that are spent
     #[default]
     Spent,

@@ -1,0 +1,452 @@
+//! What the command does with a running system, for other programs: a console, a bot.
+//! It is built of the rooms of the command, `redis/` and `replicas/`. How a command prints it is in
+//! `commands/`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::{Instant, timeout},
+};
+use tollgate_rules::RuleSet;
+
+use crate::{
+    failure::Failure,
+    redis::{
+        First, KeyOptions, Limits, Names, Published, PublishedLimiter, RedisOptions, Scan,
+        ScanOptions, Server, StateEntry, Wanted, denied_ms, find, look_ahead, parse_share,
+    },
+    replicas::{ReplicaSnapshot, StatusReport},
+};
+
+pub use crate::redis::Order;
+
+/// The longest scan for the heaviest keys.
+const LONGEST_SCAN: Duration = Duration::from_secs(20);
+
+/// The time for which the heaviest keys are kept, so that several people cause one scan.
+const KEPT: Duration = Duration::from_secs(2);
+
+/// The time for which processes remember a denial by default.
+const DENY_CACHE_CAP: Duration = Duration::from_secs(1);
+
+/// The longest key, in bytes.
+const LONGEST_KEY: usize = 4_096;
+
+/// Reads and changes what services have in one store, as the command `tollgate` does.
+///
+/// Use a [`Limiter`](tollgate::Limiter) to decide, and to look at a key of a limiter that the program
+/// has itself. An operator knows limiters and replicas by what they publish in the store. It
+/// authenticates nobody: the rights are those of the user in its URL.
+///
+/// Everything that it returns is serialised as the command prints it with `--format json`. Clones
+/// share a connection, which is opened when it is needed, and again after a failure.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), tollgate_cli::OperatorError> {
+/// let operator = tollgate_cli::Operator::builder("redis://127.0.0.1").build()?;
+/// let heaviest = operator.heaviest(20, tollgate_cli::Order::Spent).await?;
+/// println!("{}", serde_json::to_string(&heaviest).unwrap());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Operator(Arc<OperatorInner>);
+
+struct OperatorInner {
+    redis: RedisOptions,
+    names: Names,
+    rules: Option<Rules>,
+    /// `None` before the first call, and after a failure.
+    server: Mutex<Option<Server>>,
+    heaviest: Mutex<Option<(Instant, u32, Order, HeaviestKeys)>>,
+}
+
+/// One call.
+struct Session<'a> {
+    slot: MutexGuard<'a, Option<Server>>,
+    server: Server,
+    /// The limits that are known.
+    limits: Limits,
+}
+
+type Rules = Arc<dyn Fn() -> Arc<RuleSet> + Send + Sync>;
+
+/// Builds an [`Operator`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct OperatorBuilder {
+    url: String,
+    prefix: Option<String>,
+    timeout: Duration,
+    shows_keys: bool,
+    secret: Option<Vec<u8>>,
+    rules: Option<Rules>,
+}
+
+/// Reports why an operator could not do its work. The message has no password.
+#[derive(Debug)]
+pub struct OperatorError {
+    failure: Failure,
+    is_refused: bool,
+}
+
+/// The limiters that services publish, as `tollgate enforce` lists them.
+#[derive(Debug, Serialize)]
+pub struct PublishedLimiters {
+    limiters: Vec<PublishedLimiter>,
+    warnings: Vec<String>,
+}
+
+/// What each replica enforces, as `tollgate status` lists it.
+#[derive(Debug, Serialize)]
+pub struct EnforcedLimits(StatusReport);
+
+/// The keys with the most use. `states` has them as `tollgate top --once` lists them.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeaviestKeys {
+    /// How many states were scanned.
+    scanned: u64,
+    /// How many of these have no unit left.
+    limited: u64,
+    /// How many of these have no known limit.
+    without_limit: u64,
+    states: Vec<StateEntry>,
+}
+
+/// What a key has spent, as `tollgate peek` lists it.
+#[derive(Debug, Serialize)]
+pub struct KeyStates {
+    states: Vec<StateEntry>,
+}
+
+/// What was removed of a key, as `tollgate reset` lists it.
+#[derive(Debug, Serialize)]
+pub struct RemovedStates {
+    /// The longest time for which a process may still deny the key, in milliseconds from now.
+    denied_ms: u64,
+    states: Vec<StateEntry>,
+}
+
+impl OperatorBuilder {
+    /// Sets the prefix of the store's keys, or its table in PostgreSQL. The default is that in the
+    /// URL (`?prefix=`, `?table=`), or else `tollgate`.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Sets how long the server may take to connect and to answer, in whole seconds. The default is
+    /// 5 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Shows the keys in [`heaviest`](Operator::heaviest). By default, digests of them are shown:
+    /// keys may be addresses or names of people.
+    pub fn shows_keys(mut self, shows_keys: bool) -> Self {
+        self.shows_keys = shows_keys;
+        self
+    }
+
+    /// Makes the digests of keys with this secret, so that they equal those of
+    /// [`DeniedKeys`](tollgate::limiter::DeniedKeys). The default is a secret of this process.
+    pub fn digest_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// Adds the limits of rules, which the function returns as they are now. Keys may then be
+    /// written as entries: `tenant=gold route=/export`.
+    pub fn rules(mut self, rules: impl Fn() -> Arc<RuleSet> + Send + Sync + 'static) -> Self {
+        self.rules = Some(Arc::new(rules));
+        self
+    }
+
+    /// Builds the operator. No server is asked.
+    ///
+    /// # Errors
+    ///
+    /// When the URL or the prefix is not valid. No message shows the URL: it may have a password.
+    pub fn build(self) -> Result<Operator, OperatorError> {
+        let redis = RedisOptions::new(self.url, self.prefix, self.timeout);
+        redis.address().map_err(OperatorError::refused)?;
+        let names = if self.shows_keys {
+            Names::Plain
+        } else {
+            Names::digests(self.secret.as_deref()).map_err(OperatorError::refused)?
+        };
+        Ok(Operator(Arc::new(OperatorInner {
+            redis,
+            names,
+            rules: self.rules,
+            server: Mutex::new(None),
+            heaviest: Mutex::new(None),
+        })))
+    }
+}
+
+impl Operator {
+    /// Returns a builder for an operator of the store at this URL: `redis://`, `rediss://`,
+    /// `redis+unix://` or `postgres://`. Of a Redis Cluster, a master has the states of its slots
+    /// alone.
+    pub fn builder(url: impl Into<String>) -> OperatorBuilder {
+        OperatorBuilder {
+            url: url.into(),
+            prefix: None,
+            timeout: Duration::from_secs(5),
+            shows_keys: false,
+            secret: None,
+            rules: None,
+        }
+    }
+
+    /// Returns the address of the server, without user and password.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.0.redis.address().unwrap_or_default()
+    }
+
+    /// Returns the prefix of the store's keys.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        self.0.redis.prefix()
+    }
+
+    /// Returns whether [`heaviest`](Self::heaviest) shows keys, and no digests.
+    #[must_use]
+    pub fn shows_keys(&self) -> bool {
+        matches!(self.0.names, Names::Plain)
+    }
+
+    /// Returns the digest of a key's text, with the secret of this operator. Without one, because
+    /// it [shows keys](OperatorBuilder::shows_keys), returns the text.
+    #[must_use]
+    pub fn name_of(&self, key: &str) -> String {
+        self.0.names.digest(key).unwrap_or_else(|| key.to_owned())
+    }
+
+    /// Lists the limiters that services publish.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer, or refuses.
+    pub async fn limiters(&self) -> Result<PublishedLimiters, OperatorError> {
+        let mut session = self.session().await?;
+        let published = Published::read(&mut session.server).await?;
+        session.keep();
+        Ok(PublishedLimiters {
+            limiters: published.limiters(),
+            warnings: published.warnings,
+        })
+    }
+
+    /// Lists the replicas, and what each of them enforces.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer, or refuses.
+    pub async fn replicas(&self) -> Result<EnforcedLimits, OperatorError> {
+        let mut session = self.session().await?;
+        let snapshot = ReplicaSnapshot::read(&mut session.server).await?;
+        session.keep();
+        Ok(EnforcedLimits(snapshot.into()))
+    }
+
+    /// Lists up to `number` states, those with the most use first. All states of the prefix are
+    /// scanned in small steps, within 20 seconds. Calls within two seconds share a scan.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer, or refuses, or when the scan takes longer.
+    pub async fn heaviest(&self, number: u32, by: Order) -> Result<HeaviestKeys, OperatorError> {
+        let mut kept = self.0.heaviest.lock().await;
+        if let Some((at, of, order, heaviest)) = &*kept
+            && at.elapsed() < KEPT
+            && (*of, *order) == (number, by)
+        {
+            return Ok(heaviest.clone());
+        }
+        // A connection of its own: nobody waits for a scan who does not need it.
+        let scan = async {
+            let mut server = self.0.redis.connect().await?;
+            let mut limits = self.limits();
+            limits.read_published(&mut server).await?;
+            let (mut first, mut limited) = (First::new(number, by), 0);
+            let scan = Scan::new(&mut server, &limits)
+                .run(&ScanOptions::default(), &Wanted::All, |state| {
+                    limited += u64::from(state.is_limited());
+                    first.add(state);
+                })
+                .await?;
+            let mut states = first.take();
+            states
+                .iter_mut()
+                .for_each(|state| self.0.names.apply(state));
+            Ok::<_, Failure>(HeaviestKeys {
+                scanned: scan.states,
+                limited,
+                without_limit: scan.without_limit,
+                states,
+            })
+        };
+        let heaviest = match timeout(LONGEST_SCAN, scan).await {
+            Ok(scanned) => scanned?,
+            Err(_) => {
+                return Err(OperatorError::from(Failure::new(format_args!(
+                    "the store has too many keys to scan within {} s, use tollgate top",
+                    LONGEST_SCAN.as_secs()
+                ))));
+            }
+        };
+        *kept = Some((Instant::now(), number, by, heaviest.clone()));
+        Ok(heaviest)
+    }
+
+    /// Shows what a key has spent, and with a cost when a check of this many units would be
+    /// admitted. Changes nothing.
+    ///
+    /// The key is a text or an address as [`heaviest`](Self::heaviest) shows keys, a whole Redis
+    /// key, or entries of [rules](OperatorBuilder::rules).
+    ///
+    /// # Errors
+    ///
+    /// When the key is empty or has more than 4096 bytes, when no rule limits these entries, and
+    /// when the server does not answer, or refuses.
+    pub async fn peek(&self, key: &str, cost: Option<u64>) -> Result<KeyStates, OperatorError> {
+        check_key(key)?;
+        let mut session = self.session().await?;
+        let mut states = session.find(key).await?;
+        if let Some(cost) = cost {
+            look_ahead(&mut session.server, &mut states, cost).await?;
+        }
+        session.keep();
+        Ok(KeyStates { states })
+    }
+
+    /// Removes what a key has spent, so that every policy has its whole burst again. The key is
+    /// written as for [`peek`](Self::peek).
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    pub async fn reset(&self, key: &str) -> Result<RemovedStates, OperatorError> {
+        check_key(key)?;
+        let mut session = self.session().await?;
+        let states = session.find(key).await?;
+        for state in &states {
+            // One command for each, because a cluster takes no keys of several slots.
+            session.server.remove(state).await?;
+        }
+        session.keep();
+        // It has the key as it was.
+        *self.0.heaviest.lock().await = None;
+        Ok(RemovedStates {
+            denied_ms: denied_ms(&states, DENY_CACHE_CAP),
+            states,
+        })
+    }
+
+    /// Sets the share of the keys for which a published limiter is enforced, such as `25%`. `None`
+    /// withdraws it. It reaches each replica within three seconds.
+    ///
+    /// # Errors
+    ///
+    /// When the share is not 0 to 100 percent, when no such limiter is published, when it takes no
+    /// share, and when the server does not answer, or refuses.
+    pub async fn set_share(&self, limiter: &str, share: Option<&str>) -> Result<(), OperatorError> {
+        let percent = share.map(parse_share).transpose().map_err(|error| {
+            OperatorError::refused(Failure::new(format_args!("share: {error}")))
+        })?;
+        let mut session = self.session().await?;
+        let published = Published::read(&mut session.server).await?;
+        published
+            .check_share(limiter, percent, self.prefix())
+            .map_err(OperatorError::refused)?;
+        session.server.set_share(limiter, percent).await?;
+        session.keep();
+        Ok(())
+    }
+
+    /// Returns the limits of the rules, if there are any.
+    fn limits(&self) -> Limits {
+        let rules = self.0.rules.as_ref();
+        rules.map_or_else(Limits::default, |rules| Limits::of_rules(rules()))
+    }
+
+    /// Connects, or takes the connection of the call before.
+    async fn session(&self) -> Result<Session<'_>, OperatorError> {
+        let mut slot = self.0.server.lock().await;
+        let mut server = match slot.take() {
+            Some(server) => server,
+            None => self.0.redis.connect().await?,
+        };
+        let mut limits = self.limits();
+        limits.read_published(&mut server).await?;
+        Ok(Session {
+            slot,
+            server,
+            limits,
+        })
+    }
+}
+
+impl Session<'_> {
+    async fn find(&mut self, key: &str) -> Result<Vec<StateEntry>, OperatorError> {
+        let options = KeyOptions::of(key, &self.limits);
+        options
+            .check(self.server.prefix(), &self.limits)
+            .map_err(OperatorError::refused)?;
+        Ok(find(&options, &self.limits, &mut self.server).await?)
+    }
+
+    /// Keeps the connection for the next call. A session that failed does not.
+    fn keep(mut self) {
+        *self.slot = Some(self.server);
+    }
+}
+
+fn check_key(key: &str) -> Result<(), OperatorError> {
+    if (1..=LONGEST_KEY).contains(&key.len()) {
+        return Ok(());
+    }
+    Err(OperatorError::refused(Failure::new(format_args!(
+        "key must have 1 to {LONGEST_KEY} bytes, got {}",
+        key.len()
+    ))))
+}
+
+impl OperatorError {
+    fn refused(failure: Failure) -> Self {
+        Self {
+            failure,
+            is_refused: true,
+        }
+    }
+
+    /// Returns whether the input was refused. Otherwise the server could not do its part.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+}
+
+impl From<Failure> for OperatorError {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            is_refused: false,
+        }
+    }
+}
+
+impl fmt::Display for OperatorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.failure.message())
+    }
+}
+
+impl std::error::Error for OperatorError {}
+
+tollgate::debug_fields! { Operator: .. }
+tollgate::debug_fields! { OperatorBuilder: shows_keys, .. }

@@ -1,0 +1,71 @@
+//! Answers that say why there is no other: problem documents.
+//! Which request gets one is decided in `guard.rs`, `input.rs` and `routes.rs`.
+
+use std::fmt;
+
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header::CONTENT_TYPE};
+use serde_json::json;
+use tollgate::{Error, ErrorKind};
+use tollgate_cli::OperatorError;
+
+/// A problem document (RFC 9457). It names a field and its value.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    detail: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl fmt::Display) -> Self {
+        Self {
+            status,
+            detail: detail.to_string(),
+        }
+    }
+
+    /// Creates the answer to input that is refused.
+    pub(crate) fn refused(detail: impl fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(crate) fn forbidden(detail: impl fmt::Display) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+}
+
+impl From<OperatorError> for Problem {
+    fn from(error: OperatorError) -> Self {
+        let status = match error.is_refused() {
+            true => StatusCode::BAD_REQUEST,
+            false => StatusCode::BAD_GATEWAY,
+        };
+        Self::new(status, error)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::Config | ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels => {
+                StatusCode::BAD_REQUEST
+            }
+            ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self::new(status, error)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let document = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason().unwrap_or_default(),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        let json = [(CONTENT_TYPE, "application/problem+json")];
+        (self.status, json, document.to_string()).into_response()
+    }
+}

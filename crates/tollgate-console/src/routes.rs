@@ -1,0 +1,116 @@
+//! The endpoints: each reads its input, asks the source, and notes what was done.
+//! Whether a request comes here at all is decided in `guard.rs`.
+
+use axum::{
+    Extension, Json,
+    body::Body,
+    extract::{RawQuery, State},
+    response::{Html, IntoResponse},
+};
+use http::{Method, StatusCode, Uri};
+use serde_json::{Value, json};
+
+use crate::{
+    Visitor,
+    console::Console,
+    input::{self, Keys, Peek, Reset, Share},
+    problem::Problem,
+};
+
+/// The most denied keys that are listed.
+const MOST_DENIED: usize = 20;
+
+type Answer = Result<Json<Value>, Problem>;
+
+/// `GET /`: the page.
+pub(crate) async fn page(State(console): State<Console>) -> impl IntoResponse {
+    Html(console.inner().page.html())
+}
+
+/// `GET /api/status`: limiters, replicas, the keys that are denied most, and the actions.
+pub(crate) async fn status(
+    State(console): State<Console>,
+    Extension(visitor): Extension<Visitor>,
+) -> Answer {
+    let inner = console.inner();
+    let limiters = inner.source.limiters().await?;
+    let replicas = inner.source.replicas().await?;
+    let denied = inner.denied_keys.as_ref().map(|denied| {
+        let row = |key: tollgate::limiter::DeniedKey| {
+            json!({"name": key.name(), "denials": key.denials(), "overcount": key.overcount()})
+        };
+        let keys: Vec<_> = denied.top(MOST_DENIED).into_iter().map(row).collect();
+        json!({"total": denied.total(), "keys": keys})
+    });
+    Ok(Json(json!({
+        "author": visitor.name(),
+        "source": inner.source.describe(),
+        "limiters": limiters,
+        "replicas": replicas,
+        "denied": denied,
+        "actions": inner.actions(),
+    })))
+}
+
+/// `GET /api/keys`: the states with the most use.
+pub(crate) async fn keys(State(console): State<Console>, RawQuery(query): RawQuery) -> Answer {
+    let keys = Keys::parse(query.as_deref().unwrap_or_default())?;
+    Ok(Json(console.inner().source.keys(keys).await?))
+}
+
+/// `POST /api/peek`: what a key has spent. It is no GET, so that no key stands in the log of a
+/// proxy.
+pub(crate) async fn peek(State(console): State<Console>, body: Body) -> Answer {
+    let Peek { key, cost } = input::read(body).await?;
+    Ok(Json(console.inner().source.peek(&key, cost).await?))
+}
+
+/// `POST /api/reset`: makes a key fresh.
+pub(crate) async fn reset(
+    State(console): State<Console>,
+    Extension(visitor): Extension<Visitor>,
+    body: Body,
+) -> Answer {
+    let author = author(&visitor)?;
+    let Reset { key } = input::read(body).await?;
+    let inner = console.inner();
+    let removed = inner.source.reset(&key).await?;
+    let states = removed["states"].as_array().map_or(0, Vec::len);
+    let outcome = format!("{states} states removed");
+    inner.note(author, "reset", inner.source.name_of(&key), outcome);
+    Ok(Json(removed))
+}
+
+/// `POST /api/share`: sets the share of the keys for which a limiter is enforced.
+pub(crate) async fn share(
+    State(console): State<Console>,
+    Extension(visitor): Extension<Visitor>,
+    body: Body,
+) -> Answer {
+    let author = author(&visitor)?;
+    let Share { limiter, share } = input::read(body).await?;
+    let inner = console.inner();
+    inner.source.set_share(&limiter, share.as_deref()).await?;
+    let outcome = match share {
+        Some(share) => format!("enforced for {}%", share.trim_end_matches('%')),
+        None => "share withdrawn".to_owned(),
+    };
+    inner.note(author, "share", limiter, outcome);
+    Ok(Json(inner.source.limiters().await?))
+}
+
+fn author(visitor: &Visitor) -> Result<&str, Problem> {
+    visitor.name().ok_or_else(|| {
+        Problem::forbidden("an action needs an author, and the application names none")
+    })
+}
+
+pub(crate) async fn nothing(uri: Uri) -> Problem {
+    let detail = format!("there is nothing at {:?}", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+pub(crate) async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{:?} takes no {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}

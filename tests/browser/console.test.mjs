@@ -1,0 +1,136 @@
+// The console shows what is limited, acts in a person's name, and runs no script of a key.
+
+import assert from "node:assert/strict";
+import { mkdirSync, statSync } from "node:fs";
+import { test } from "node:test";
+
+import { consoleExample, faults, open, playground, until } from "./support.mjs";
+
+const LARGEST = 200_000;
+const PHONE = { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true };
+const FORMS = {
+  "desk-light": { colorScheme: "light" },
+  "desk-dark": { colorScheme: "dark" },
+  "phone-light": { colorScheme: "light", ...PHONE },
+  "phone-dark": { colorScheme: "dark", ...PHONE },
+};
+// Each would run if one value came to the page as markup.
+const HOSTILE = [
+  `"><img src=x onerror="window.ran=1">`,
+  "<script>window.ran=2</script>",
+  "<svg onload=window.ran=3>",
+  "javascript:window.ran=4",
+];
+
+/** Sends requests of these tenants. */
+async function spend(service, tenants) {
+  for (const tenant of tenants) {
+    await fetch(service, { headers: { "x-tenant": tenant } });
+  }
+}
+
+/** Starts the example on a Redis server, with keys of which some are hostile. */
+async function started(t, variables) {
+  const { redis } = await playground(t, { ownRedis: true });
+  const example = await consoleExample(t, { redis, ...variables });
+  await spend(example.service, [...Array(12).fill("acme"), "globex", "globex", "initech", ...HOSTILE]);
+  return example;
+}
+
+async function untilPublished(page) {
+  await until("the limiter and its replica", async () => {
+    const [limiters, replicas] = await Promise.all(["limiters", "replicas"].map((id) => page.locator(`#${id}`).textContent()));
+    return limiters.includes("tenants") && replicas.includes("pid");
+  });
+}
+
+test("a hostile key is a text in every place, and nothing of it runs", async (t) => {
+  const { url } = await started(t, { SHOW_KEYS: "1" });
+  const page = await open(t, url);
+  const keys = page.locator("#keys");
+  for (const key of HOSTILE) {
+    await page.locator("#key").fill(key);
+    await page.getByRole("button", { name: "Look", exact: true }).first().click();
+    await until("what the key has spent", async () => (await page.locator("#states").textContent()).includes("1 of 10"));
+    await page.locator("#author").fill("ann");
+    await page.locator("#reset").click();
+    await page.locator("#confirm-text").getByText(key, { exact: false }).waitFor();
+    await page.locator("#confirm-yes").click();
+    await until("a fresh key", async () => (await page.locator("#said").textContent()).includes(`${key} is fresh`));
+  }
+  await until("the actions", async () => (await page.locator("#actions tbody tr").count()) === HOSTILE.length);
+  // An error repeats what was wrong.
+  const answer = await page.evaluate(async () => {
+    const body = JSON.stringify({ limiter: "<img src=x onerror=window.ran=5>", share: "5%" });
+    const headers = { "content-type": "application/json", "tollgate-author": "ann" };
+    return (await fetch("/console/api/share", { method: "POST", headers, body })).text();
+  });
+  assert.match(answer, /no limiter <img/);
+  assert.equal(await page.locator("main img, main svg, main script").count(), 0);
+  assert.equal(await page.evaluate(() => window.ran), undefined);
+  assert.ok((await keys.textContent()).includes("acme"), "keys are shown, because the example was told to");
+  // The policy holds: a script that comes to the page otherwise does not run either.
+  const refused = await page.evaluate(() => new Promise((resolve) => {
+    document.addEventListener("securitypolicyviolation", (event) => resolve(event.violatedDirective));
+    const script = document.createElement("script");
+    script.textContent = "window.ran = 6";
+    document.body.append(script);
+  }));
+  assert.match(refused, /script-src/);
+  assert.equal(await page.evaluate(() => window.ran), undefined);
+});
+
+test("a person looks at a key, makes it fresh, and sets a share, each in a name", async (t) => {
+  const { url } = await started(t);
+  const page = await open(t, url);
+  await untilPublished(page);
+  assert.ok(!(await page.locator("#keys").textContent()).includes("acme"), "keys are digests");
+  assert.match(await page.locator("#denied").textContent(), /[0-9a-f]{32}/);
+
+  await page.locator("#key").fill("acme");
+  await page.locator("#key").press("Enter");
+  await until("a full limit", async () => (await page.locator("#states").textContent()).includes("10 of 10"));
+  await page.locator("#reset").click();
+  await page.locator("#confirm-yes").click();
+  await until("a refusal without a name", async () => /an action needs an author/.test(await page.locator("#said").textContent()));
+  await page.locator("#author").fill("ann");
+  await page.locator("#reset").click();
+  await page.locator("#confirm-no").click();
+  await page.locator("#reset").click();
+  await page.locator("#confirm-yes").click();
+  await until("a fresh key", async () => (await page.locator("#said").textContent()).includes("acme is fresh: 1 removed"));
+
+  await page.getByLabel("Share of tenants").fill("101%");
+  await page.getByRole("button", { name: "Set …" }).click();
+  await page.locator("#confirm-yes").click();
+  await until("a refused share", async () => /share/.test(await page.locator("#said").textContent()) && (await page.locator("#said").getAttribute("class")) === "bad");
+  await page.getByLabel("Share of tenants").fill("25%");
+  await page.getByRole("button", { name: "Set …" }).click();
+  await page.locator("#confirm-yes").click();
+  await until("the share in force", async () => (await page.locator("#limiters").textContent()).includes("an operator set 25%"));
+  await until("both actions", async () => (await page.locator("#actions").textContent()).match(/ann/g)?.length === 2);
+});
+
+test("axe finds no fault in light and dark, on a desk and on a phone, and nothing scrolls sideways", async (t) => {
+  const directory = process.env.SCREENSHOTS;
+  mkdirSync(directory, { recursive: true });
+  const { url } = await started(t, { SHOW_KEYS: "1" });
+  const colours = new Set();
+  for (const [form, options] of Object.entries(FORMS)) {
+    const page = await open(t, url, options);
+    await untilPublished(page);
+    await page.locator("#key").fill("acme");
+    await page.locator("#key").press("Enter");
+    await until("what the key has spent", async () => (await page.locator("#states").textContent()).includes("10 of 10"));
+    assert.deepEqual(await faults(page), [], form);
+    const [wide, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(wide <= screen, `${form}: the page is ${wide} wide on a screen of ${screen}`);
+    colours.add(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+    await page.evaluate(() => document.activeElement.blur());
+    const path = `${directory}/console-${form}.png`;
+    await page.screenshot({ path, fullPage: true });
+    assert.ok(statSync(path).size < LARGEST, `${path} has ${statSync(path).size} bytes`);
+    await page.close();
+  }
+  assert.equal(colours.size, 2, "light and dark have different colours");
+});
