@@ -92,13 +92,16 @@ export async function consoleExample(test, { redis, ...variables } = {}) {
   throw new Error("the example ended before it was ready");
 }
 
-/** Opens a page. The test fails if it logs an error, breaks the content policy, or asks another origin for something. */
-export async function open(test, url, options = {}) {
+/**
+ * Opens a page. The test fails if it logs an error, breaks the content policy, or asks another origin for something.
+ * Errors that match `provoked` are those that the test provokes.
+ */
+export async function open(test, url, { provoked, ...options } = {}) {
   const context = await (await launched()).newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE_MS);
   const problems = [];
-  const report = (problem) => ending.has(test) || problems.push(problem);
+  const report = (problem) => ending.has(test) || provoked?.test(problem) || problems.push(problem);
   page.on("pageerror", (error) => report(error.message));
   page.on("console", (message) => {
     // Denied and refused requests are what the page is for.

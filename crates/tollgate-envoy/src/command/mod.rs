@@ -3,6 +3,8 @@
 //! beside it.
 
 mod arguments;
+#[cfg(feature = "console")]
+mod console;
 mod descriptors;
 mod environment;
 mod failure;

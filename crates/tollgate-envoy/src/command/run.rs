@@ -5,9 +5,13 @@ use std::{env, process::ExitCode};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{runtime::Runtime, sync::oneshot, task::JoinSet};
+#[cfg(feature = "console")]
+use tollgate::limiter::DeniedKeys;
 use tollgate_envoy::{Health, RateLimitService, Server};
 use tollgate_rules::Rules;
 
+#[cfg(feature = "console")]
+use super::console;
 use super::{
     arguments::{Arguments, ConfigType},
     environment,
@@ -18,6 +22,10 @@ use super::{
     store::{self, OpenStore},
     values::host_and_port,
 };
+
+/// The keys that are counted for the console's list of those that are denied most.
+#[cfg(feature = "console")]
+const DENIED_KEYS: usize = 1_000;
 
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
@@ -59,10 +67,25 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
         .then(|| rules.reload_on_hangup())
         .transpose()
         .map_err(Failure::new)?;
-    let service = start::service(settings, rules.clone(), &store)?;
+    #[cfg(feature = "console")]
+    let (denied_keys, console) = {
+        let denied_keys = DeniedKeys::new(DENIED_KEYS);
+        let console = console::console(settings, &rules, &denied_keys)?;
+        (console.is_some().then_some(denied_keys), console)
+    };
+    #[cfg(not(feature = "console"))]
+    let (denied_keys, console) = (None, None);
+    let service = start::service(settings, rules.clone(), &store, denied_keys)?;
     let health = Health::new().await;
     let page = page(settings, &service, recorder.as_ref())?;
-    let server = start::server(&settings.listen, service.clone(), health.clone(), page).await?;
+    let server = start::server(
+        &settings.listen,
+        service.clone(),
+        health.clone(),
+        page,
+        console,
+    )
+    .await?;
     print(settings, &rules, &store, &server);
 
     let leases = store.leases();

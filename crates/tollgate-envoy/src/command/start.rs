@@ -4,6 +4,7 @@
 use std::{path::Path, time::Duration};
 
 use tokio::time::sleep;
+use tollgate::limiter::DeniedKeys;
 use tollgate_envoy::{
     Ads, AdsTls, Backoff, Component, GrpcListen, Health, LimitHeaderNames, NearLimit,
     RateLimitService, Server, Statsd, TlsFiles,
@@ -70,16 +71,20 @@ pub(crate) fn service(
     settings: &Arguments,
     rules: Rules,
     store: &OpenStore,
+    denied_keys: Option<DeniedKeys>,
 ) -> Result<RateLimitService, Failure> {
     let modes = GlobalModes {
         shadow: settings.rules.shadow_mode,
         quota: settings.rules.quota_mode,
     };
-    let limiter = RuleLimiter::builder(rules, std::sync::Arc::clone(&store.store))
+    let mut limiter = RuleLimiter::builder(rules, std::sync::Arc::clone(&store.store))
         .name("envoy")
         .on_outage(outage(settings.store.on_outage))
         .modes(modes)
         .deadline(settings.store.deadline);
+    if let Some(denied_keys) = denied_keys {
+        limiter = limiter.denied_keys(denied_keys);
+    }
     let answers = &settings.answers;
     let mut service = RateLimitService::builder(limiter.build())
         // Where every request passes, no limit is shown.
@@ -113,6 +118,7 @@ pub(crate) async fn server(
     service: RateLimitService,
     health: Health,
     metrics: Option<(String, u16, axum::Router)>,
+    console: Option<(String, u16, axum::Router)>,
 ) -> Result<Server, Failure> {
     let grpc = match present(&settings.grpc_uds) {
         Some(path) => GrpcListen::Unix(path.to_owned()),
@@ -136,6 +142,9 @@ pub(crate) async fn server(
         .drain_timeout(settings.drain_timeout);
     if let Some((host, port, routes)) = metrics {
         server = server.metrics(host, port, routes);
+    }
+    if let Some((host, port, routes)) = console {
+        server = server.console(host, port, routes);
     }
     if settings.grpc_server_use_tls {
         server = server.tls(TlsFiles {

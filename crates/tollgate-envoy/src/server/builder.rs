@@ -24,6 +24,7 @@ pub struct ServerBuilder {
     http: Option<(String, u16)>,
     debug: Option<(String, u16)>,
     metrics: Option<(String, u16, Router)>,
+    console: Option<(String, u16, Router)>,
     options: Options,
 }
 
@@ -38,6 +39,7 @@ impl Server {
             http: None,
             debug: None,
             metrics: None,
+            console: None,
             options: Options::default(),
         }
     }
@@ -75,6 +77,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Serves a page for operators with these routes: those of `tollgate-console`. By default, it is
+    /// not served.
+    pub fn console(mut self, host: impl Into<String>, port: u16, routes: Router) -> Self {
+        self.console = Some((host.into(), port, routes));
+        self
+    }
+
     /// Closes connections of gRPC after this time, changed by up to a tenth. The default is 24
     /// hours.
     ///
@@ -98,7 +107,7 @@ impl ServerBuilder {
     }
 
     /// Sets the most connections of gRPC, and the most connections of HTTP. The default is 10 000
-    /// each. Debug pages and metrics have a quarter of it each, and at most 64.
+    /// each. Debug pages, metrics and the console have a quarter of it each, and at most 64.
     ///
     /// A port with so many connections accepts the next one when another one ends, and closes those
     /// that have made no call, or have not read, for a second. HTTP then answers health checks on
@@ -154,6 +163,7 @@ impl ServerBuilder {
             ("HTTP", http, most, Some(spare)),
             ("debug pages", debug, few, None),
             ("metrics", self.metrics, few, None),
+            ("console", self.console, few, None),
         ] {
             let Some((host, port, routes)) = page else {
                 continue;

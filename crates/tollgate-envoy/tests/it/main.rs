@@ -6,6 +6,8 @@ mod answers;
 mod bad_input;
 mod compat;
 mod connections;
+#[cfg(feature = "console")]
+mod console;
 mod debug;
 mod deployment;
 mod ending;

@@ -4,6 +4,8 @@
 
 mod ads;
 mod answers;
+#[cfg(feature = "console")]
+mod console;
 mod listen;
 mod metrics;
 mod rules;
@@ -15,6 +17,8 @@ use clap::{Arg, ArgAction, Parser};
 
 pub(crate) use ads::AdsArguments;
 pub(crate) use answers::AnswerArguments;
+#[cfg(feature = "console")]
+pub(crate) use console::ConsoleArguments;
 pub(crate) use listen::ListenArguments;
 pub(crate) use metrics::MetricsArguments;
 pub(crate) use rules::{ConfigType, RuleArguments};
@@ -56,6 +60,10 @@ pub(crate) struct Arguments {
 
     #[command(flatten, next_help_heading = "Metrics")]
     pub(crate) metrics: MetricsArguments,
+
+    #[cfg(feature = "console")]
+    #[command(flatten, next_help_heading = "Console")]
+    pub(crate) console: ConsoleArguments,
 
     /// Sets the level from which log lines are written
     #[arg(long, env, default_value = "warn", ignore_case = true)]
