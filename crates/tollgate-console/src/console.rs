@@ -32,10 +32,13 @@ pub(crate) struct ConsoleInner {
     pub(crate) denied_keys: Option<DeniedKeys>,
     /// The hosts that requests may name. Empty for all.
     pub(crate) hosts: Vec<String>,
-    pub(crate) visitor: Box<dyn Fn(&Parts) -> Option<Visitor> + Send + Sync>,
+    pub(crate) visitor: Box<Visitors>,
     pub(crate) page: Page,
     actions: Mutex<VecDeque<Action>>,
 }
+
+/// Returns who sends a request.
+type Visitors = dyn Fn(&Parts) -> Option<Visitor> + Send + Sync;
 
 /// Something that somebody did.
 #[derive(Clone, Debug, Serialize)]
