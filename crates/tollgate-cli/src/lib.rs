@@ -6,6 +6,7 @@
 
 // Nothing but the choice of the command stands here.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // A program with an operator alone has no use for much of what the commands share.
 #![cfg_attr(not(feature = "command"), allow(dead_code, unused_imports))]
 
@@ -57,6 +58,11 @@ pub fn main() -> ExitCode {
         Err(failure) => failure.print(),
     }
 }
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(feature = "command")]
 fn run(arguments: Arguments) -> Result<Report, Failure> {

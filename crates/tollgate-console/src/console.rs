@@ -1,11 +1,8 @@
-//! The console: its options, its routes, and the actions that were taken on it.
-//! What a route does is in `routes.rs`, and what protects all of them in `guard.rs`.
+//! The console: its options and its routes.
+//! What a route does is in `routes.rs`, what protects all of them in `guard.rs`, and what they share in
+//! `state.rs`.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -13,42 +10,20 @@ use axum::{
     routing::{get, post},
 };
 use http::request::Parts;
-use serde::Serialize;
 use tollgate::limiter::DeniedKeys;
 
-use crate::{Source, Visitor, guard, page::Page, routes};
-
-/// The actions that are kept for the page. The log has all of them.
-const MOST_ACTIONS: usize = 50;
+use crate::{
+    Source, Visitor, guard,
+    page::Page,
+    routes,
+    state::{Actions, ConsoleState},
+};
 
 /// A page for operators, and the endpoints that it calls.
 ///
 /// Clones share the list of actions.
 #[derive(Clone)]
-pub struct Console(Arc<ConsoleInner>);
-
-pub(crate) struct ConsoleInner {
-    pub(crate) source: Source,
-    pub(crate) denied_keys: Option<DeniedKeys>,
-    /// The hosts that requests may name. Empty for all.
-    pub(crate) hosts: Vec<String>,
-    pub(crate) visitor: Box<Visitors>,
-    pub(crate) page: Page,
-    actions: Mutex<VecDeque<Action>>,
-}
-
-/// Returns who sends a request.
-type Visitors = dyn Fn(&Parts) -> Option<Visitor> + Send + Sync;
-
-/// Something that somebody did.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Action {
-    at_ms: u64,
-    author: String,
-    action: &'static str,
-    on: String,
-    outcome: String,
-}
+pub struct Console(Arc<ConsoleState>);
 
 /// Builds a [`Console`].
 #[must_use = "a builder does nothing until `build` is called"]
@@ -86,13 +61,13 @@ impl ConsoleBuilder {
         self,
         visitor: impl Fn(&Parts) -> Option<Visitor> + Send + Sync + 'static,
     ) -> Console {
-        Console(Arc::new(ConsoleInner {
+        Console(Arc::new(ConsoleState {
             source: self.source,
             denied_keys: self.denied_keys,
             hosts: self.hosts,
             visitor: Box::new(visitor),
             page: Page::new(),
-            actions: Mutex::default(),
+            actions: Actions::default(),
         }))
     }
 }
@@ -119,44 +94,8 @@ impl Console {
             .route("/api/share", post(routes::share))
             .fallback(routes::nothing)
             .method_not_allowed_fallback(routes::wrong_method)
-            .layer(from_fn_with_state(self.clone(), guard::guard))
-            .with_state(self.clone())
-    }
-
-    pub(crate) fn inner(&self) -> &ConsoleInner {
-        &self.0
-    }
-}
-
-impl ConsoleInner {
-    /// Notes an action, and logs it.
-    pub(crate) fn note(&self, author: &str, action: &'static str, on: String, outcome: String) {
-        // A page that shows keys is seen by few. Logs are seen by many.
-        let shows_keys = self.source.describe()["shows_keys"] == true;
-        let logged = if shows_keys && action == "reset" {
-            "a key"
-        } else {
-            &*on
-        };
-        tracing::info!(author, action, on = logged, outcome, "an operator acted");
-        let at = SystemTime::now().duration_since(UNIX_EPOCH);
-        let action = Action {
-            at_ms: at.map_or(0, |at| u64::try_from(at.as_millis()).unwrap_or(u64::MAX)),
-            author: author.to_owned(),
-            action,
-            on,
-            outcome,
-        };
-        if let Ok(mut actions) = self.actions.lock() {
-            actions.push_front(action);
-            actions.truncate(MOST_ACTIONS);
-        }
-    }
-
-    /// Returns the actions, the newest first.
-    pub(crate) fn actions(&self) -> Vec<Action> {
-        let actions = self.actions.lock();
-        actions.map_or_else(|_| Vec::new(), |actions| actions.iter().cloned().collect())
+            .layer(from_fn_with_state(Arc::clone(&self.0), guard::guard))
+            .with_state(Arc::clone(&self.0))
     }
 }
 

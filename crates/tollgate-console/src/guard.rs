@@ -1,6 +1,8 @@
 //! What protects every route: the host, the visitor, the origin, and the fields of a response.
 //! The application authenticates; here it is only asked.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     middleware::Next,
@@ -15,7 +17,7 @@ use http::{
     request::Parts,
 };
 
-use crate::{console::Console, problem::Problem};
+use crate::{problem::Problem, state::ConsoleState};
 
 /// The fields of every response.
 const FIELDS: [(HeaderName, &str); 5] = [
@@ -33,7 +35,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Lets a request pass, or answers it.
 pub(crate) async fn guard(
-    State(console): State<Console>,
+    State(console): State<Arc<ConsoleState>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -46,13 +48,13 @@ pub(crate) async fn guard(
     for (name, value) in FIELDS {
         fields.insert(name, HeaderValue::from_static(value));
     }
-    let policy = console.inner().page.policy().clone();
+    let policy = console.page.policy().clone();
     fields.insert(CONTENT_SECURITY_POLICY, policy);
     response
 }
 
-fn admit(console: &Console, parts: &mut Parts) -> Result<(), Problem> {
-    let hosts = &console.inner().hosts;
+fn admit(console: &ConsoleState, parts: &mut Parts) -> Result<(), Problem> {
+    let hosts = &console.hosts;
     let host = host(parts);
     if !hosts.is_empty() && !host.is_some_and(|host| hosts.contains(&bare(host))) {
         return Err(Problem::new(
@@ -64,7 +66,7 @@ fn admit(console: &Console, parts: &mut Parts) -> Result<(), Problem> {
             ),
         ));
     }
-    let Some(visitor) = (console.inner().visitor)(parts) else {
+    let Some(visitor) = (console.visitor)(parts) else {
         return Err(Problem::forbidden(
             "the application does not say who sends the request",
         ));

@@ -55,6 +55,8 @@
 //!
 //! `docs/console.md` of the repository lists the endpoints and what protects them.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod console;
 mod guard;
 mod input;
@@ -63,6 +65,7 @@ mod page;
 mod problem;
 mod routes;
 mod source;
+mod state;
 mod visitor;
 
 pub use console::{Console, ConsoleBuilder};

@@ -1,6 +1,8 @@
 //! The endpoints: each reads its input, asks the source, and notes what was done.
 //! Whether a request comes here at all is decided in `guard.rs`.
 
+use std::sync::Arc;
+
 use axum::{
     Extension, Json,
     body::Body,
@@ -12,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::{
     Visitor,
-    console::Console,
     input::{self, Keys, Peek, Reset, Share},
     problem::Problem,
+    state::ConsoleState,
 };
 
 /// The most denied keys that are listed.
@@ -23,16 +25,16 @@ const MOST_DENIED: usize = 20;
 type Answer = Result<Json<Value>, Problem>;
 
 /// `GET /`: the page.
-pub(crate) async fn page(State(console): State<Console>) -> impl IntoResponse {
-    Html(console.inner().page.html())
+pub(crate) async fn page(State(console): State<Arc<ConsoleState>>) -> impl IntoResponse {
+    Html(console.page.html())
 }
 
 /// `GET /api/status`: limiters, replicas, the keys that are denied most, and the actions.
 pub(crate) async fn status(
-    State(console): State<Console>,
+    State(console): State<Arc<ConsoleState>>,
     Extension(visitor): Extension<Visitor>,
 ) -> Answer {
-    let inner = console.inner();
+    let inner = &console;
     let limiters = inner.source.limiters().await?;
     let replicas = inner.source.replicas().await?;
     let denied = inner.denied_keys.as_ref().map(|denied| {
@@ -53,27 +55,30 @@ pub(crate) async fn status(
 }
 
 /// `GET /api/keys`: the states with the most use.
-pub(crate) async fn keys(State(console): State<Console>, RawQuery(query): RawQuery) -> Answer {
+pub(crate) async fn keys(
+    State(console): State<Arc<ConsoleState>>,
+    RawQuery(query): RawQuery,
+) -> Answer {
     let keys = Keys::parse(query.as_deref().unwrap_or_default())?;
-    Ok(Json(console.inner().source.keys(keys).await?))
+    Ok(Json(console.source.keys(keys).await?))
 }
 
 /// `POST /api/peek`: what a key has spent. It is no GET, so that no key stands in the log of a
 /// proxy.
-pub(crate) async fn peek(State(console): State<Console>, body: Body) -> Answer {
+pub(crate) async fn peek(State(console): State<Arc<ConsoleState>>, body: Body) -> Answer {
     let Peek { key, cost } = input::read(body).await?;
-    Ok(Json(console.inner().source.peek(&key, cost).await?))
+    Ok(Json(console.source.peek(&key, cost).await?))
 }
 
 /// `POST /api/reset`: makes a key fresh.
 pub(crate) async fn reset(
-    State(console): State<Console>,
+    State(console): State<Arc<ConsoleState>>,
     Extension(visitor): Extension<Visitor>,
     body: Body,
 ) -> Answer {
     let author = author(&visitor)?;
     let Reset { key } = input::read(body).await?;
-    let inner = console.inner();
+    let inner = &console;
     let removed = inner.source.reset(&key).await?;
     let states = removed["states"].as_array().map_or(0, Vec::len);
     let outcome = format!("{states} states removed");
@@ -83,13 +88,13 @@ pub(crate) async fn reset(
 
 /// `POST /api/share`: sets the share of the keys for which a limiter is enforced.
 pub(crate) async fn share(
-    State(console): State<Console>,
+    State(console): State<Arc<ConsoleState>>,
     Extension(visitor): Extension<Visitor>,
     body: Body,
 ) -> Answer {
     let author = author(&visitor)?;
     let Share { limiter, share } = input::read(body).await?;
-    let inner = console.inner();
+    let inner = &console;
     inner.source.set_share(&limiter, share.as_deref()).await?;
     let outcome = match share {
         Some(share) => format!("enforced for {}%", share.trim_end_matches('%')),

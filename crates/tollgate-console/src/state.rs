@@ -1,0 +1,77 @@
+//! What all requests to a console share: its options, and the actions that were taken.
+//! Options are set in `console.rs`.
+
+use std::{
+    collections::VecDeque,
+    sync::Mutex,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use http::request::Parts;
+use serde::Serialize;
+use tollgate::limiter::DeniedKeys;
+
+use crate::{page::Page, source::Source, visitor::Visitor};
+
+/// The actions that are kept for the page. The log has all of them.
+const MOST_ACTIONS: usize = 50;
+
+/// What all requests share.
+pub(crate) struct ConsoleState {
+    pub(crate) source: Source,
+    pub(crate) denied_keys: Option<DeniedKeys>,
+    /// The hosts that requests may name. Empty for all.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) visitor: Box<Visitors>,
+    pub(crate) page: Page,
+    pub(crate) actions: Actions,
+}
+
+/// Returns who sends a request.
+type Visitors = dyn Fn(&Parts) -> Option<Visitor> + Send + Sync;
+
+/// Something that somebody did.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Action {
+    at_ms: u64,
+    author: String,
+    action: &'static str,
+    on: String,
+    outcome: String,
+}
+
+/// The actions, the newest first.
+#[derive(Default)]
+pub(crate) struct Actions(Mutex<VecDeque<Action>>);
+
+impl ConsoleState {
+    /// Notes an action, and logs it.
+    pub(crate) fn note(&self, author: &str, action: &'static str, on: String, outcome: String) {
+        // A page that shows keys is seen by few. Logs are seen by many.
+        let shows_keys = self.source.describe()["shows_keys"] == true;
+        let logged = if shows_keys && action == "reset" {
+            "a key"
+        } else {
+            &*on
+        };
+        tracing::info!(author, action, on = logged, outcome, "an operator acted");
+        let at = SystemTime::now().duration_since(UNIX_EPOCH);
+        let action = Action {
+            at_ms: at.map_or(0, |at| u64::try_from(at.as_millis()).unwrap_or(u64::MAX)),
+            author: author.to_owned(),
+            action,
+            on,
+            outcome,
+        };
+        if let Ok(mut actions) = self.actions.0.lock() {
+            actions.push_front(action);
+            actions.truncate(MOST_ACTIONS);
+        }
+    }
+
+    /// Returns the actions, the newest first.
+    pub(crate) fn actions(&self) -> Vec<Action> {
+        let actions = self.actions.0.lock();
+        actions.map_or_else(|_| Vec::new(), |actions| actions.iter().cloned().collect())
+    }
+}
