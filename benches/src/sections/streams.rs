@@ -49,7 +49,7 @@ const STREAMS: u64 = 32;
 const BETWEEN: Duration = Duration::from_micros(2_500);
 const MINUTE: Duration = Duration::from_secs(6);
 
-/// How a stream is limited, by its word.
+/// Names the way in which a stream is limited, by its word.
 const GROWS: &str = "slices";
 const CHARGES_MOST: &str = "most";
 const CHARGES_MEAN: &str = "mean";
@@ -154,7 +154,7 @@ fn most(turns: &[Turn], of: fn(&Turn) -> f64) -> f64 {
     turns.iter().map(of).fold(f64::MIN, f64::max)
 }
 
-/// What the processes of one turn have counted, by word.
+/// Counts of the processes of one turn, by word.
 struct Turn(Vec<HashMap<String, f64>>);
 
 impl Turn {

@@ -1,4 +1,4 @@
-//! What the command does with a running system, for other programs: a console, a bot.
+//! The work of the command on a running system, for other programs: a console, a bot.
 //! It is built of the rooms of the command, `redis/` and `replicas/`. How a command prints it is in
 //! `commands/`.
 
@@ -97,7 +97,7 @@ pub struct PublishedLimiters {
     warnings: Vec<String>,
 }
 
-/// What each replica enforces, as `tollgate status` lists it.
+/// The rules and limits that each replica enforces, as `tollgate status` lists them.
 #[derive(Debug, Serialize)]
 pub struct EnforcedLimits(StatusReport);
 
@@ -113,13 +113,13 @@ pub struct HeaviestKeys {
     states: Vec<StateEntry>,
 }
 
-/// What a key has spent, as `tollgate peek` lists it.
+/// The units that a key has spent, as `tollgate peek` lists them.
 #[derive(Debug, Serialize)]
 pub struct KeyStates {
     states: Vec<StateEntry>,
 }
 
-/// What was removed of a key, as `tollgate reset` lists it.
+/// The states of a key that were removed, as `tollgate reset` lists them.
 #[derive(Debug, Serialize)]
 pub struct RemovedStates {
     /// The longest time for which a process may still deny the key, in milliseconds from now.

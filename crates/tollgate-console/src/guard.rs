@@ -1,4 +1,4 @@
-//! What protects every route: the host, the visitor, the origin, and the fields of a response.
+//! The guard of every route: the host, the visitor, the origin, and the fields of a response.
 //! The application authenticates; here it is only asked.
 
 use std::sync::Arc;

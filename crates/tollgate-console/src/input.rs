@@ -1,5 +1,5 @@
 //! Reads what a request says. Wrong input is refused by the name of its field.
-//! What is done with it is in `routes.rs`.
+//! See `routes.rs` for what is done with it.
 
 use axum::body::{Body, to_bytes};
 use http::StatusCode;

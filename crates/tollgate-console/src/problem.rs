@@ -1,5 +1,5 @@
 //! Answers that say why there is no other: problem documents.
-//! Which request gets one is decided in `guard.rs`, `input.rs` and `routes.rs`.
+//! See `guard.rs`, `input.rs` and `routes.rs` for which request gets one.
 
 use std::fmt;
 

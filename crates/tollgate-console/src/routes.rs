@@ -1,5 +1,5 @@
 //! The endpoints: each reads its input, asks the source, and notes what was done.
-//! Whether a request comes here at all is decided in `guard.rs`.
+//! See `guard.rs` for whether a request comes here at all.
 
 use std::sync::Arc;
 

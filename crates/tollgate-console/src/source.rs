@@ -1,4 +1,4 @@
-//! What the page is about: the store of all replicas, or limiters of this process.
+//! The source of the page: the store of all replicas, or limiters of this process.
 //! Both answer with the same fields, so that the page does not know the difference.
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tollgate_cli::Operator;
 
 use crate::{input::Keys, local::LocalLimiters, problem::Problem};
 
-/// What a [`Console`](crate::Console) is about. An [`Operator`] and [`LocalLimiters`] make one.
+/// The source of a [`Console`](crate::Console). An [`Operator`] and [`LocalLimiters`] make one.
 #[derive(Clone, Debug)]
 pub struct Source(Kind);
 

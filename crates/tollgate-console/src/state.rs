@@ -1,4 +1,4 @@
-//! What all requests to a console share: its options, and the actions that were taken.
+//! The state that all requests to a console share: its options, and the actions that were taken.
 //! Options are set in `console.rs`.
 
 use std::{
@@ -16,7 +16,7 @@ use crate::{page::Page, source::Source, visitor::Visitor};
 /// The actions that are kept for the page. The log has all of them.
 const MOST_ACTIONS: usize = 50;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct ConsoleState {
     pub(crate) source: Source,
     pub(crate) denied_keys: Option<DeniedKeys>,

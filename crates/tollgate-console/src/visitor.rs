@@ -1,5 +1,5 @@
-//! Who looks at the page, and whether actions have an author.
-//! Whether a request may come at all is decided in `guard.rs`.
+//! The visitor of the page, and whether actions have an author.
+//! See `guard.rs` for whether a request may come at all.
 
 use http::{HeaderName, request::Parts};
 

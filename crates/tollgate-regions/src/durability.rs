@@ -1,5 +1,5 @@
-//! What guards against a home that loses grants.
-//! How a grant waits for it is in `carrier.rs`.
+//! The guard against a home that loses grants.
+//! See `carrier.rs` for how a grant waits for it.
 
 /// Guards against a home that loses grants when another server takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

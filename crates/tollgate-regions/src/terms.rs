@@ -1,5 +1,5 @@
 //! The policies that a store of several regions decides, and why it refuses the others.
-//! What it does with their terms is in `rules/`.
+//! See `rules/` for what it does with their terms.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ const TOKENS: Policy = Policy::fixed_window("tokens", Quota::new(AMOUNT, YEAR));
 const AMOUNT: u64 = 600;
 const MANY: Policy = Policy::fixed_window("tokens", Quota::new(4_000, YEAR));
 
-/// How a scene draws its streams.
+/// The way in which a scene draws its streams.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     seed: u64,

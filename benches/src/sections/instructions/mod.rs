@@ -62,7 +62,7 @@ const MAIN: [Row; 3] = [
     ("over Redis", OWN, "redis"),
 ];
 
-/// What is switched on beside the limiter, and the service for Envoy.
+/// Names what is switched on beside the limiter, and the service for Envoy.
 const OTHERS: [Row; 13] = [
     ("over Redis, leased", OWN, "leased"),
     ("over Redis, published", OWN, "published"),

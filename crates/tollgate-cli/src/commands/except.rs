@@ -93,7 +93,7 @@ pub(crate) struct Except {
     redis: RedisOptions,
 }
 
-/// What the command did.
+/// The outcome of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Done {

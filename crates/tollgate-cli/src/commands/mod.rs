@@ -1,5 +1,5 @@
 //! The subcommands. Each holds its arguments and does its work.
-//! What several commands need is one floor up: `event_log/`, `redis/`, `replicas/`, `simulate/`, `trace/`, `watch/`.
+//! One floor up is what several commands need: `event_log/`, `redis/`, `replicas/`, `simulate/`, `trace/`, `watch/`.
 
 mod check;
 mod enforce;

@@ -1,5 +1,5 @@
 //! `tollgate rollout`: waits until all replicas enforce the same rules.
-//! When that is so is decided in `replicas/rollout.rs`.
+//! See `replicas/rollout.rs` for when that is so.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -18,7 +18,7 @@ pub(crate) enum Moment {
     Last,
 }
 
-/// What an operator asks: the names of a key, when, and how exactly.
+/// The question of an operator: the names of a key, when, and how exactly.
 #[derive(Debug)]
 pub(crate) struct Question {
     /// The encoded key, as the application may have named it, and its digest.
@@ -29,7 +29,7 @@ pub(crate) struct Question {
     pub(crate) within_us: u64,
 }
 
-/// What the log says.
+/// The answer of the log.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Answer {
     /// The denial that is nearest to the moment. `None` when there is none.

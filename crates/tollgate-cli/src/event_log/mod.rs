@@ -1,5 +1,5 @@
 //! Reads event logs: the lines that `LogLine` of the core writes.
-//! What a denial meant is explained in `denial.rs`.
+//! See `denial.rs` for what a denial meant.
 
 mod denial;
 mod reader;

@@ -1,5 +1,5 @@
 //! Reads the lines of an event log, in bounded memory.
-//! Which of them answer a question is decided in `denial.rs`.
+//! See `denial.rs` for which of them answer a question.
 
 use std::{
     fs::File,

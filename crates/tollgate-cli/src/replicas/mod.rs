@@ -1,5 +1,5 @@
 //! Reads what replicas report: the rules and the limits that they enforce.
-//! How reports are fetched is in `redis/`, and when a roll-out is complete is decided in `rollout.rs`.
+//! See `redis/` for how reports are fetched, and `rollout.rs` for when a roll-out is complete.
 
 mod rollout;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub(crate) struct Replica {
     pub(crate) silent: Duration,
 }
 
-/// What the server has at one moment.
+/// The reports that the server has at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplicaSnapshot {
     /// In the order of hosts, processes and stores.

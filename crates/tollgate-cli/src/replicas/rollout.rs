@@ -50,7 +50,7 @@ struct Known {
     silent: Duration,
 }
 
-/// What a look at the replicas has shown.
+/// The result of a look at the replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) is_complete: bool,

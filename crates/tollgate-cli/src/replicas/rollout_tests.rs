@@ -222,7 +222,7 @@ impl World {
     }
 }
 
-/// What everybody writes first: complete when all that are there enforce the rules.
+/// The rule that everybody writes first: complete when all that are there enforce the rules.
 fn looks_complete(snapshot: &ReplicaSnapshot) -> bool {
     let new = |replica: &Replica| replica.report.rules[0].digest == Some(RulesDigest::new(NEW));
     let mut present = snapshot

@@ -1,4 +1,4 @@
-//! What replicas enforce, as programs read it: as JSON of `tollgate status`, and of the console.
+//! The report of replicas, as programs read it: as JSON of `tollgate status`, and of the console.
 //! As text it is laid out in `commands/status.rs`.
 
 use serde::Serialize;
@@ -7,7 +7,7 @@ use tollgate::store::{Publication, ReportedRules};
 use super::{Replica, ReplicaSnapshot, title};
 use crate::trace::shown_time;
 
-/// What replicas enforce, as programs read it.
+/// The report of replicas, as programs read it.
 #[derive(Debug, Serialize)]
 pub(crate) struct StatusReport {
     pub(crate) replicas: Vec<ReplicaRow>,

@@ -1,4 +1,4 @@
-//! Who may send what: no visitor, no author, another site, another host.
+//! Requests that the guard refuses: no visitor, no author, another site, another host.
 
 use axum::{Router, body::Body};
 use http::{HeaderName, Request, StatusCode, header::CONTENT_TYPE};

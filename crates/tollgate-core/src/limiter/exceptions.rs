@@ -1,6 +1,6 @@
 //! The exceptions of a limiter: how callers grant, list and withdraw them, and the policies that they
 //! put into force for a check.
-//! What an exception is stands in `store/exceptions/`.
+//! See `store/exceptions/` for what an exception is.
 
 use tollgate_model::PolicyState;
 

@@ -1,4 +1,4 @@
-//! What a replica reports to operators: its rules, and the limits of its limiters.
+//! The report of a replica to operators: its rules, and the limits of its limiters.
 //! When and where it is kept is decided in `tollgate-remote/src/presence/`, and what the replicas
 //! report is compared by the command.
 
@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use super::{Publication, ReplicaGroup, ReportedRules, RulesInForce};
 use crate::Error;
 
-/// What one store of a replica enforces, as operators see it. It contains no keys.
+/// The rules and limits that one store of a replica enforces, as operators see them. It contains no keys.
 ///
 /// Stores that make replicas known keep one for each, renew it every two seconds, and drop it
 /// [`KEPT`](Self::KEPT) after the last time. Its age is that by the clock of the server, and times within

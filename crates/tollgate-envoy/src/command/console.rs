@@ -1,5 +1,5 @@
 //! Makes the console of the settings.
-//! What it shows, and what protects it, is in tollgate-console.
+//! See tollgate-console for what it shows, and what protects it.
 
 use std::net::IpAddr;
 

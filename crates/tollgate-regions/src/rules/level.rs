@@ -1,5 +1,5 @@
-//! What is used of a token bucket or a fixed window, in whole numbers.
-//! What regions hold beside it is in `home.rs`.
+//! The units used of a token bucket or a fixed window, in whole numbers.
+//! See `home.rs` for what regions hold beside it.
 
 /// The algorithm of a limit, with its rate in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Meter {
     },
 }
 
-/// What is used, as it was at a time.
+/// The units used, as they were at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// The used units. Of a bucket: times the period, so that they drain by whole numbers.

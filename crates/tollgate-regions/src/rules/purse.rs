@@ -1,5 +1,5 @@
 //! The purse: the units that a region holds, in its own server.
-//! When it asks for more is in `refill.rs`, and what it is granted in `home.rs`.
+//! See `refill.rs` for when it asks for more, and `home.rs` for what it is granted.
 
 use smallvec::SmallVec;
 

@@ -1,5 +1,5 @@
 //! The refill rule: when a region asks the home, for how many units, and how many it gets.
-//! What it holds is in `purse.rs`.
+//! See `purse.rs` for what it holds.
 
 use super::Terms;
 
@@ -19,7 +19,7 @@ pub(super) const PAUSE_US: u64 = 100_000;
 /// microseconds.
 const LONGEST_US: u64 = 1_000_000;
 
-/// What the processes of a region have asked for.
+/// The demand of the processes of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// The estimated demand, in units of a microsecond.
@@ -30,7 +30,7 @@ pub struct Pace {
     pub estimated_us: u64,
 }
 
-/// What a region holds at most and at least, by its demand.
+/// The units that a region holds at most and at least, by its demand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refill {
     /// With less, the region asks.

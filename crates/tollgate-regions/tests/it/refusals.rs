@@ -1,4 +1,4 @@
-//! What a store of several regions refuses, with the reason, before anything is decided.
+//! Refusals of a store of several regions, with the reason, before anything is decided.
 
 use std::time::Duration;
 

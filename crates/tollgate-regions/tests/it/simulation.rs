@@ -15,7 +15,7 @@ const SECOND_US: u64 = 1_000_000;
 /// The start: the beginning of a second.
 const START_US: u64 = 1_700_000_000 * SECOND_US;
 
-/// What happens at a time.
+/// An event at a time.
 enum Event {
     /// A check arrives in a region.
     Check(usize),
@@ -41,7 +41,7 @@ struct Scene {
     home_reigns: Option<u64>,
 }
 
-/// What was seen.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Seen {
     admitted: u64,

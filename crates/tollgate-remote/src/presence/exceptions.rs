@@ -11,7 +11,7 @@ use tollgate_core::{
     store::{Clock, Exception, ExceptionsInForce},
 };
 
-/// What a store says of its exceptions.
+/// The answer of a store about its exceptions.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ExceptionNews {

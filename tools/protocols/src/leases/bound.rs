@@ -1,4 +1,4 @@
-//! What an algorithm promises, counted without its state.
+//! The promise of an algorithm, counted without its state.
 
 use tollgate::{Algorithm, Policy};
 

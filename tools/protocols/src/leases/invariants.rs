@@ -1,4 +1,4 @@
-//! What has to hold in every state.
+//! The invariants of every state.
 
 use tollgate_test_support::calls::Call;
 

@@ -16,7 +16,7 @@
 //! | `rows.rs` | the settings that are explored |
 //! | `mistakes.rs` | settings with a wrong line of the rules, and the invariant that finds each |
 //!
-//! Where it differs from the code: a process asks for a fixed number of units at any time, where the
+//! It differs from the code in this: a process asks for a fixed number of units at any time, where the
 //! code estimates its demand, and it makes one or two calls at a time. No unit is refunded, no key is
 //! reset, and no quota changes: `tests/tests/laws/leases.rs` draws these at random. A call that is
 //! sent again carries no reports, in the code and here. So it is another call.

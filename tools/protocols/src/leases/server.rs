@@ -1,4 +1,4 @@
-//! How the server serves a call: by the functions of the product, and with the lines that a mistake
+//! The server of calls: by the functions of the product, and with the lines that a mistake
 //! changes.
 
 use std::slice;

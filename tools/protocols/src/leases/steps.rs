@@ -1,5 +1,5 @@
-//! What may happen, and what it changes.
-//! How the server decides is in `server.rs`.
+//! The steps that may happen, and what each changes.
+//! See `server.rs` for how the server decides.
 
 use tollgate_test_support::calls::Call;
 

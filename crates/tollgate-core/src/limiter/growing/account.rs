@@ -1,6 +1,6 @@
 //! The slices that a growing reservation holds, and what was counted of them. Nothing is counted that
 //! no slice has.
-//! What a slice charges is in `plan.rs`; who asks for one is in `shared.rs`.
+//! See `plan.rs` for what a slice charges, and `shared.rs` for who asks for one.
 
 use std::collections::VecDeque;
 

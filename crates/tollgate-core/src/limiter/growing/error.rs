@@ -1,4 +1,4 @@
-//! Why units were not counted.
+//! The reasons why units were not counted.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How units of a growing reservation are counted, and how callers wait for the next slice.
+//! Counts the units of a growing reservation, and lets callers wait for the next slice.
 //! The account and the calls of the store are in `shared.rs`.
 
 use std::{

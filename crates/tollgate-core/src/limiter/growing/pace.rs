@@ -1,6 +1,6 @@
-//! When a growing reservation asks for its next slice: as late as the stream and the trip to the store
+//! The time at which a growing reservation asks for its next slice: as late as the stream and the trip to the store
 //! allow, because what is asked for in advance may be unused at the end.
-//! Who asks is in `shared.rs`.
+//! See `shared.rs` for who asks.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a growing reservation charges: once at the start, and with each slice.
-//! What was counted of it is in `account.rs`.
+//! The charges of a growing reservation: once at the start, and with each slice.
+//! See `account.rs` for what was counted of it.
 
 use smallvec::SmallVec;
 use tollgate_model::raw::{Cascade, CostsParts, DecisionParts};
@@ -19,7 +19,7 @@ pub(super) struct GrowthPlan {
     units: u64,
 }
 
-/// What a decision has charged on one policy, or on all together that cascade: these have no name.
+/// The charge of a decision on one policy, or on all together that cascade: these have no name.
 struct Part<'a> {
     name: Option<&'a str>,
     charged: u64,

@@ -1,4 +1,4 @@
-//! What the owner of a growing reservation shares with those who count: the account, and the calls
+//! The part of a growing reservation that its owner shares with those who count: the account, and the calls
 //! for slices. At most one call is on its way.
 //! What callers see is in `growth.rs`, and in the room's `mod.rs`.
 

@@ -1,5 +1,5 @@
 //! The exceptions of one limiter that are in force in this process.
-//! When the store reads them is decided in `tollgate-remote/src/presence/`.
+//! See `tollgate-remote/src/presence/` for when the store reads them.
 
 use std::{
     collections::HashMap,

@@ -6,7 +6,7 @@ use std::mem;
 use super::{Exception, id};
 use crate::Error;
 
-/// What [`Store::exceptions`](crate::Store::exceptions) does.
+/// The work of [`Store::exceptions`](crate::Store::exceptions).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ExceptionCall {
@@ -26,7 +26,7 @@ impl ExceptionCall {
     }
 }
 
-/// What a store answers to an [`ExceptionCall`].
+/// The answer of a store to an [`ExceptionCall`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExceptionReply {

@@ -1,5 +1,5 @@
 //! Exceptions: another quota for one key of a limiter, which an operator grants until an end.
-//! How a store keeps them is in `list.rs`, and how a limiter applies them in `in_force.rs`.
+//! See `list.rs` for how a store keeps them, and `in_force.rs` for how a limiter applies them.
 
 mod in_force;
 mod list;
@@ -57,7 +57,7 @@ pub struct Exception {
     ends_us: u64,
 }
 
-/// What an exception makes of the quota of a policy.
+/// The change that an exception makes to the quota of a policy.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, store::ExceptionChange};

@@ -1,5 +1,5 @@
 //! The exceptions of a store in this process, and the limiters that follow them.
-//! What an exception is stands in `store/exceptions/`.
+//! See `store/exceptions/` for what an exception is.
 
 use crate::{
     Error,

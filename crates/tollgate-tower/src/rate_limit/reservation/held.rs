@@ -1,5 +1,5 @@
-//! What a layer or a handler has reserved: one estimate, or slices that follow each other.
-//! What is counted of it is in `metered.rs`.
+//! The reservation of a layer or a handler: one estimate, or slices that follow each other.
+//! See `metered.rs` for what is counted of it.
 
 use tollgate_core::{
     Decision, Error,
