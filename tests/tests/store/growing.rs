@@ -444,6 +444,42 @@ async fn a_slice_comes_back_at_its_own_time_and_a_window_that_ended_keeps_its_ow
 }
 
 #[tokio::test]
+async fn each_slice_follows_the_handle_and_is_cut_to_a_lowered_burst() {
+    let of = |name, amount| Policy::fixed_window(name, Quota::per_minute(amount));
+    let (limiter, clock) = limiter_of(of("tokens", 1_000));
+    let limiter = limiter.with_policies([of("tokens", 1_000), of("words", 1_000)]);
+    let handle = LimiterHandle::new(limiter.clone());
+    let stream = limiter.reserve("acme", 0).growing(100).following(&handle);
+    let stream = stream.await.expect("a decision");
+    let growth = stream.growth();
+    growth.take(100).await.expect("reserved");
+    handle.replace_policies([of("tokens", 1_000), of("words", 60)]);
+    let denied = growth.take(1).await;
+    assert!(matches!(denied, Err(GrowthError::Denied(_))), "{denied:?}");
+
+    // The next window has sixty words, and a slice is charged them and a hundred tokens.
+    clock.advance(Duration::from_secs(60));
+    growth.take(1).await.expect("a slice that is cut");
+    assert_eq!((growth.reserved(), left(&limiter).await), (160, 900));
+    growth.take(59).await.expect("the rest of the slice");
+    assert!(!growth.try_take(1), "no word is left");
+    stream.commit().await.expect("settled");
+    assert_eq!(left(&limiter).await, 940);
+}
+
+#[tokio::test]
+async fn each_slice_has_the_time_to_live_of_the_reservation() {
+    let (limiter, clock) = limiter_of(MANY);
+    let stream = limiter.reserve("acme", 0);
+    let stream = stream.time_to_live(Duration::from_secs(5)).growing(100);
+    let stream = stream.await.expect("a decision");
+    stream.growth().take(101).await.expect("two slices");
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(stream.commit().await.expect("a no-op"), Settlement::Lapsed);
+    assert_eq!(left(&limiter).await, 4_000 - 200);
+}
+
+#[tokio::test]
 async fn a_denied_slice_changes_nothing_and_what_is_left_of_the_present_one_may_be_used() {
     let (limiter, clock) = limiter_of(Policy::window_from_first_hit(
         "tokens",
