@@ -6,7 +6,7 @@
 //!
 //! Machines differ, and other processes disturb the measurement. For this reason the turns of all
 //! contestants alternate, and a ratio is computed within one round before the median is taken; see
-//! [`rounds`]. Each contestant is measured through its public interface. Its answers are checked,
+//! `rounds.rs`. Each contestant is measured through its public interface. Its answers are checked,
 //! and a wrong answer ends the run.
 
 use std::{env, process::ExitCode};
