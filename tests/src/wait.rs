@@ -61,9 +61,25 @@ pub async fn until_async(
     limit: Duration,
     mut condition: impl AsyncFnMut() -> bool,
 ) {
+    until_some_async(what, limit, async || condition().await.then_some(())).await;
+}
+
+/// Waits until an asynchronous attempt yields a value, and returns it.
+///
+/// # Panics
+///
+/// As [`until_async`].
+pub async fn until_some_async<T>(
+    what: impl Display,
+    limit: Duration,
+    mut attempt: impl AsyncFnMut() -> Option<T>,
+) -> T {
     let (mut waited, mut pause) = (Duration::ZERO, FIRST_PAUSE);
     let mut began = Instant::now();
-    while !condition().await {
+    loop {
+        if let Some(value) = attempt().await {
+            return value;
+        }
         assert!(waited <= limit, "waited {limit:?} in vain for {what}");
         tokio::time::sleep(pause).await;
         waited += began.elapsed().min(LONGEST_LOOK);

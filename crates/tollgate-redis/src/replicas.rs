@@ -120,10 +120,6 @@ pub(crate) async fn tell(
         }
     };
     let reply = run(backend, &SPENDING, reports.len(), fill).await?;
-    let text = |value| match value {
-        Value::BulkString(text) => String::from_utf8(text).ok(),
-        _ => None,
-    };
     each(reply, reports.len(), text).ok_or_else(|| {
         Error::new(
             ErrorKind::Protocol,
@@ -183,7 +179,7 @@ pub(crate) async fn exceptions(backend: &Backend, known: &str) -> Result<Excepti
     let exceptions = match lines {
         [] => None,
         // The version stands among the lines, and is none.
-        [_, lines @ ..] => Some(ExceptionList::read(&lines.join("\n")).as_slice().to_vec()),
+        [_, lines @ ..] => Some(ExceptionList::read(&lines.join("\n")).into_vec()),
     };
     Ok(ExceptionNews::new(now_us, version.clone(), exceptions))
 }
@@ -217,21 +213,25 @@ pub(crate) async fn change_exceptions(
     });
     let (now_us, texts) = timed_texts(reply.await?)?;
     match &texts[..] {
-        [last] => Ok(ExceptionReply::new(
-            now_us,
-            ExceptionList::read(last).as_slice().to_vec(),
-        )),
+        [last] => {
+            let last = ExceptionList::read(last).into_vec();
+            Ok(ExceptionReply::new(now_us, last))
+        }
         [_, _] => Err(ExceptionList::full()),
         _ => Err(invalid()),
     }
 }
 
-/// Reads a time, and the texts behind it.
-fn timed_texts(reply: Value) -> Result<(u64, Vec<String>), Error> {
-    let text = |value| match value {
+/// Reads a text.
+fn text(value: Value) -> Option<String> {
+    match value {
         Value::BulkString(text) => String::from_utf8(text).ok(),
         _ => None,
-    };
+    }
+}
+
+/// Reads a time, and the texts behind it.
+fn timed_texts(reply: Value) -> Result<(u64, Vec<String>), Error> {
     let texts = match reply {
         Value::Array(values) => values.into_iter().map(text).collect::<Option<Vec<_>>>(),
         _ => None,

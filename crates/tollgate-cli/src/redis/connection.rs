@@ -269,11 +269,7 @@ impl Connection {
     async fn all_exceptions(&mut self) -> Result<ExceptionReply, Failure> {
         let key = self.published("exceptions");
         let lines: Vec<Vec<u8>> = self.follow(redis::cmd("HVALS").arg(key)).await?;
-        // The clock of the server that has them.
-        let now_us = match self.other.as_deref_mut() {
-            Some(other) => Box::pin(other.now_us()).await?,
-            None => self.now_us().await?,
-        };
+        let now_us = self.published_us().await?;
         let lines: Vec<_> = lines
             .iter()
             .map(|line| String::from_utf8_lossy(line))
@@ -289,20 +285,8 @@ impl Connection {
         &mut self,
         most: usize,
     ) -> Result<(u64, Vec<(Vec<u8>, u64)>), Failure> {
-        let mut range = redis::cmd("ZRANGE");
-        range
-            .arg(self.published("enforced"))
-            .arg(0)
-            .arg(most - 1)
-            .arg("WITHSCORES");
-        let reports: Vec<(Vec<u8>, f64)> = self.follow(&range).await?;
-        // The clock of the server that has the reports.
-        let now_us = match self.other.as_deref_mut() {
-            Some(other) => Box::pin(other.now_us()).await?,
-            None => self.now_us().await?,
-        };
-        let at = |(text, at_us): (Vec<u8>, f64)| (text, at_us as u64);
-        Ok((now_us, reports.into_iter().map(at).collect()))
+        let reports = self.with_times("enforced", most).await?;
+        Ok((self.published_us().await?, reports))
     }
 
     pub(super) async fn counted(
@@ -310,15 +294,28 @@ impl Connection {
         group: &str,
         most: usize,
     ) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+        self.with_times(group, most).await
+    }
+
+    /// Returns the texts of a set that is published, with their times.
+    async fn with_times(&mut self, end: &str, most: usize) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
         let mut range = redis::cmd("ZRANGE");
         range
-            .arg(self.published(group))
+            .arg(self.published(end))
             .arg(0)
             .arg(most - 1)
             .arg("WITHSCORES");
-        let processes: Vec<(Vec<u8>, f64)> = self.follow(&range).await?;
-        let at = |(name, at_us): (Vec<u8>, f64)| (name, at_us as u64);
-        Ok(processes.into_iter().map(at).collect())
+        let texts: Vec<(Vec<u8>, f64)> = self.follow(&range).await?;
+        let at = |(text, at_us): (Vec<u8>, f64)| (text, at_us as u64);
+        Ok(texts.into_iter().map(at).collect())
+    }
+
+    /// Returns the time now, by the clock of the server that has what is published.
+    async fn published_us(&mut self) -> Result<u64, Failure> {
+        match self.other.as_deref_mut() {
+            Some(other) => Box::pin(other.now_us()).await,
+            None => self.now_us().await,
+        }
     }
 
     /// Returns the key of what is published, beside the sets in which the replicas count
@@ -345,7 +342,7 @@ fn version() -> String {
 }
 
 fn reply_of(now_us: u64, lines: &str) -> ExceptionReply {
-    ExceptionReply::new(now_us, ExceptionList::read(lines).as_slice().to_vec())
+    ExceptionReply::new(now_us, ExceptionList::read(lines).into_vec())
 }
 
 fn stored(kind: Kind, value: &Value) -> Option<StoredState> {

@@ -1,6 +1,6 @@
 //! A console about the store of all replicas: Redis and PostgreSQL.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use axum::Router;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tollgate::{
 use tollgate_cli::Operator;
 use tollgate_console::Console;
 use tollgate_postgres::{Durability, PostgresStore};
-use tollgate_tests::{PostgresServer, RedisServer, no_server};
+use tollgate_tests::{PostgresServer, RedisServer, no_server, wait};
 
 use super::{HOSTILE, ann, assert_refused, get, json, post};
 
@@ -25,20 +25,6 @@ fn console(url: &str, shows_keys: bool) -> Router {
         .build()
         .unwrap();
     Console::builder(operator).build(ann).router()
-}
-
-async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
-    let end = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(
-            tokio::time::Instant::now() < end,
-            "waited in vain for {what}"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Walks through what a person on call does, on a store with a limiter that publishes itself.
@@ -60,7 +46,7 @@ async fn an_operator_works(url: &str, store: impl Store) {
 
     // Limiters and replicas are published within seconds.
     let (plain, digests) = (console(url, true), console(url, false));
-    let status = until("the limiter and its replica", || async {
+    let status = wait::until_some_async("the limiter and its replica", PATIENCE, async || {
         let status = json(&plain, get("/api/status")).await;
         let replicas = status["replicas"]["replicas"].as_array().unwrap();
         let has_all = |replica: &Value| {
@@ -120,13 +106,13 @@ async fn an_operator_works(url: &str, store: impl Store) {
     assert_refused(&plain, set("search", json!("<b>")), 400, "share").await;
     let limiters = json(&plain, set("search", json!("25%"))).await;
     assert_eq!(limiters["limiters"][0]["operator"], "25%");
-    until("the share in the service", || async {
-        (share.percent() == 25).then_some(())
+    wait::until_async("the share in the service", PATIENCE, async || {
+        share.percent() == 25
     })
     .await;
     json(&plain, set("search", json!(null))).await;
-    until("the share of the code", || async {
-        (share.percent() == 100).then_some(())
+    wait::until_async("the share of the code", PATIENCE, async || {
+        share.percent() == 100
     })
     .await;
 }

@@ -230,6 +230,27 @@ impl<T> StoreFuture<T> {
         }
     }
 
+    /// Turns the answer into another one. An answer that is there stays so.
+    ///
+    /// ```
+    /// use std::future::IntoFuture;
+    /// use tollgate::{Decision, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
+    /// let cost = |decision: Decision| decision.cost().units();
+    /// let units = limiter.check("acme").into_future().map(cost);
+    /// assert!(matches!(units.as_ready(), Some(Ok(1))));
+    /// ```
+    pub fn map<U: Send + 'static>(self, to: impl FnOnce(T) -> U + Send + 'static) -> StoreFuture<U>
+    where
+        T: Send + Unpin + 'static,
+    {
+        match self.into_ready() {
+            Ok(answer) => StoreFuture::ready(answer.map(to)),
+            Err(pending) => StoreFuture::pending(async move { pending.await.map(to) }),
+        }
+    }
+
     /// Creates a future that waits for the answer of a store until the deadline of the check, for a
     /// limiter.
     pub(crate) fn awaited(

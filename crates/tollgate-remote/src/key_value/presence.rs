@@ -75,7 +75,7 @@ impl<K: KeyValue> Present for Lanes<K> {
         }
         let step = |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
             let list = ExceptionList::read(&text(values, &names[1]));
-            let exceptions = Some(list.as_slice().to_vec());
+            let exceptions = Some(list.into_vec());
             ExceptionNews::new(now_us, text(values, &names[0]), exceptions)
         };
         ask(self, vec![name(VERSION), name(EXCEPTIONS)], step).await

@@ -1,5 +1,5 @@
 //! Reservations that grow: what callers build, hold and settle.
-//! How units are counted and slices asked for is in `growth.rs`. A reservation of one estimate is in
+//! See `growth.rs` for how units are counted and slices asked for. A reservation of one estimate is in
 //! `limiter/reservation.rs`: each slice is one of these, so stores know nothing of growth.
 
 mod account;
@@ -139,10 +139,7 @@ impl IntoFuture for GrowingBuilder {
                 growth: Growth::new(shared),
             }
         };
-        match reserve.into_future().into_ready() {
-            Ok(first) => StoreFuture::ready(first.map(begin)),
-            Err(pending) => StoreFuture::pending(async move { pending.await.map(begin) }),
-        }
+        reserve.into_future().map(begin)
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct LimiterMetrics {
     remote: OnceLock<RemoteSeries>,
     errors: KindCounters,
     commits: CommitSeries,
+    /// Is set when the counter of exceptions is described.
+    exceptions: OnceLock<()>,
 }
 
 /// Stores one counter for each outcome of a commit, registered with the first such commit.
@@ -177,11 +179,13 @@ impl LimiterMetrics {
 
     /// Counts a decision by an exception. They are few, and so are looked up each time.
     pub(crate) fn record_exception(&self, name: &str, policy: &str) {
-        describe_counter!(
-            EXCEPTIONS,
-            Unit::Count,
-            "Decisions by the quota of an exception, by limiter and policy."
-        );
+        self.exceptions.get_or_init(|| {
+            describe_counter!(
+                EXCEPTIONS,
+                Unit::Count,
+                "Decisions by the quota of an exception, by limiter and policy."
+            );
+        });
         let labels = [limiter(name), Label::new("policy", policy.to_owned())];
         counter!(EXCEPTIONS, labels.to_vec()).increment(1);
     }

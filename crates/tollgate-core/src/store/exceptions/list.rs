@@ -113,6 +113,12 @@ impl ExceptionList {
         ))
     }
 
+    /// Returns the exceptions, without a copy.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<Exception> {
+        self.0
+    }
+
     /// Returns the exceptions.
     #[must_use]
     pub fn as_slice(&self) -> &[Exception] {

@@ -16,7 +16,7 @@ pub(crate) type EstimateOf = Box<dyn Fn(&Parts) -> Costs + Send + Sync>;
 pub(crate) struct ReserveOptions {
     pub(crate) time_to_live: Option<Duration>,
     pub(crate) is_capped: bool,
-    /// What a slice is charged, if the reservation grows.
+    /// The charge of a slice, if the reservation grows.
     pub(crate) slice: Option<Costs>,
 }
 
@@ -41,7 +41,7 @@ macro_rules! reserve_options {
         /// Count with [`Meter::take`](crate::Meter::take) before an item leaves. What is reserved and
         /// not counted comes back, and no response leaves a debt.
         ///
-        /// What cannot grow is answered as a wrong set-up is: with 500. A response keeps the limiter
+        /// A reservation that cannot grow is answered as a wrong set-up is: with 500. A response keeps the limiter
         /// with which it began.
         pub fn growing(mut self, slice: impl Into<tollgate_core::Costs>) -> Self {
             self.options.slice = Some(slice.into());
@@ -95,27 +95,15 @@ impl ReserveOptions {
             reserve = reserve.capped();
         }
         match (self.slice, max_wait) {
-            (Some(slice), _) => then(
-                reserve.growing(slice).into_future(),
-                HeldReservation::Growing,
-            ),
-            (None, Some(max_wait)) => then(
-                reserve.wait(max_wait).into_future(),
-                HeldReservation::Estimate,
-            ),
-            (None, None) => then(reserve.into_future(), HeldReservation::Estimate),
+            (Some(slice), _) => {
+                let growing = reserve.growing(slice).into_future();
+                growing.map(HeldReservation::Growing)
+            }
+            (None, Some(max_wait)) => {
+                let waiting = reserve.wait(max_wait).into_future();
+                waiting.map(HeldReservation::Estimate)
+            }
+            (None, None) => reserve.into_future().map(HeldReservation::Estimate),
         }
-    }
-}
-
-/// Turns the answer of a store into another one. An answer that is ready stays so.
-fn then<T, U>(answer: StoreFuture<T>, to: fn(T) -> U) -> StoreFuture<U>
-where
-    T: Send + Unpin + 'static,
-    U: Send + 'static,
-{
-    match answer.into_ready() {
-        Ok(answer) => StoreFuture::ready(answer.map(to)),
-        Err(pending) => StoreFuture::pending(async move { pending.await.map(to) }),
     }
 }
