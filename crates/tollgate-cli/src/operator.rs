@@ -104,11 +104,11 @@ pub struct EnforcedLimits(StatusReport);
 /// The keys with the most use. `states` has them as `tollgate top --once` lists them.
 #[derive(Clone, Debug, Serialize)]
 pub struct HeaviestKeys {
-    /// How many states were scanned.
+    /// The states that were scanned.
     scanned: u64,
-    /// How many of these have no unit left.
+    /// Those of them that have no unit left.
     limited: u64,
-    /// How many of these have no known limit.
+    /// Those of them that have no known limit.
     without_limit: u64,
     states: Vec<StateEntry>,
 }

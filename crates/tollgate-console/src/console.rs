@@ -1,5 +1,5 @@
 //! The console: its options and its routes.
-//! What a route does is in `routes.rs`, what protects all of them in `guard.rs`, and what they share in
+//! The routes are in `routes.rs`, the guard of all of them in `guard.rs`, and the state that they share in
 //! `state.rs`.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The store of several regions: checks at the purse of this one.
-//! What a purse and a home do is in `rules/` and `scripts/`. Calls of the home are in `carrier.rs`.
+//! See `rules/` and `scripts/` for what a purse and a home do. Calls of the home are in `carrier.rs`.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 

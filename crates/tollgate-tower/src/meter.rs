@@ -66,7 +66,7 @@ pub struct Counter {
 
 struct Counts {
     policies: Option<PolicySet>,
-    /// What counts instead, for a reservation that grows.
+    /// Counts instead, for a reservation that grows.
     growth: Option<Growth>,
     /// The first count is for all policies that have no count of their own, which follow.
     each: [Count; 1 + PolicySet::MAX_POLICIES],

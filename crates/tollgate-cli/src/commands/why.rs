@@ -69,7 +69,7 @@ pub(crate) struct Why {
 struct ExplainedDenial {
     #[serde(flatten)]
     answer: Answer,
-    /// What the key has spent now. `None` when no server is named.
+    /// The units that the key has spent now. `None` when no server is named.
     now: Option<Now>,
     warnings: Vec<String>,
 }
@@ -78,10 +78,10 @@ struct ExplainedDenial {
 #[derive(Serialize)]
 struct Now {
     states: Vec<StateEntry>,
-    /// Where the limiter is published with a share, the shares of keys in percent that replicas
+    /// If the limiter is published with a share: the shares of keys in percent that replicas
     /// enforce.
     enforced: Vec<u8>,
-    /// Whether each of these shares contains the key. `None` when no share is published.
+    /// Says for each of these shares if it contains the key. `None` when no share is published.
     is_enforced: Option<bool>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Question {
     pub(crate) keys: Vec<String>,
     pub(crate) digests: Vec<String>,
     pub(crate) moment: Moment,
-    /// How far from the moment the denial may be, in microseconds.
+    /// The most microseconds between the moment and the denial.
     pub(crate) within_us: u64,
 }
 

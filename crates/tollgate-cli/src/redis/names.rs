@@ -1,5 +1,5 @@
 //! Selects how keys are shown.
-//! Where a name stands on the screen is decided in `watch/sections.rs`. Nothing is stored under a digest:
+//! See `watch/sections.rs` for where a name stands on the screen. Nothing is stored under a digest:
 //! it is for people who may not see keys.
 
 use std::{fs, hash::BuildHasher, path::PathBuf};

@@ -42,17 +42,17 @@ fn reported(digest: [u8; 8]) -> ReportedRules {
 /// A replica of a schedule. All times are milliseconds from the beginning.
 struct Running {
     starts: u64,
-    /// When it puts the new rules in force, unless it stands still then.
+    /// The time at which it puts the new rules in force, unless it stands still then.
     loads: u64,
     /// It stands still in this time.
     stalls: Range<u64>,
     dies: u64,
     number: u64,
-    /// When it makes its next report.
+    /// The time of its next report.
     reports: u64,
     /// The report on its way: when it arrives, and what it says.
     sent: Option<(u64, u64, [u8; 8])>,
-    /// When a report arrived last.
+    /// The time at which a report arrived last.
     arrived: Option<u64>,
     /// The command has seen a report of it.
     was_seen: bool,
@@ -123,9 +123,9 @@ impl Running {
 struct World {
     draw: Draw,
     replicas: Vec<Running>,
-    /// What the server has: when each report came by its clock, its number and its digest.
+    /// The reports that the server has: the time of each by its clock, its number and its digest.
     server: BTreeMap<usize, (u64, u64, [u8; 8])>,
-    /// What its clock is ahead, in milliseconds.
+    /// The milliseconds by which its clock is ahead.
     clock: u64,
     away: Vec<Range<u64>>,
     flushes: Vec<u64>,

@@ -338,7 +338,7 @@ pub(crate) struct LimiterInner {
     unsettled: Unsettled,
     /// Shows the limiter to operators, if it is published.
     publication: Option<Publication>,
-    /// What operators except, if the limiter takes exceptions.
+    /// The exceptions of operators, if the limiter takes any.
     exceptions: Option<ExceptionsInForce>,
     /// `None` when customers are admitted as they come.
     fair_shares: Option<FairShares>,

@@ -100,7 +100,7 @@ struct Shown {
 struct State {
     digest: Option<RulesDigest>,
     since: Instant,
-    /// When newer rules were refused, if those in force are not the newest.
+    /// The time at which newer rules were refused, if those in force are not the newest.
     refused: Option<Instant>,
 }
 

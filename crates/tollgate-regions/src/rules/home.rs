@@ -12,7 +12,7 @@ const NO_BIRTH: u64 = 0;
 pub struct Home {
     /// The reign of the server that has stored this.
     pub reign: u64,
-    /// What is used.
+    /// The units used.
     pub level: Level,
     /// The stamp of units that are granted now.
     pub stamp: Stamp,

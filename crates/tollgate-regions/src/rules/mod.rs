@@ -1,5 +1,5 @@
 //! The rules of home and purse, as pure functions: what the scripts do, number by number.
-//! How numbers travel is in `wire.rs` beside this folder; who carries a call, in `carrier.rs`.
+//! See `wire.rs` beside this folder for how numbers travel, and `carrier.rs` for who carries a call.
 //!
 //! | file | rule |
 //! |---|---|

@@ -41,7 +41,7 @@ pub struct Purse {
     pub since_us: u64,
     /// The time of the last claim, in microseconds.
     pub claimed_us: u64,
-    /// What the last answer has granted.
+    /// The grant of the last answer.
     pub granted: u64,
     /// The time at which the home has a unit, as it said, in microseconds. Zero before its first
     /// answer.

@@ -1,5 +1,5 @@
 //! The exceptions of limiters are read from the store, and put into force in this process.
-//! What an exception is stands in `store/exceptions/` of the core, and the call is made by each store.
+//! See `store/exceptions/` of the core for what an exception is. The call is made by each store.
 
 use super::{
     counter::{Complaints, is_away},

@@ -1,5 +1,5 @@
 //! Digests of the texts of a set, so that operators see which replica enforces which rules.
-//! What has changed on the disk since a load is found in `loading.rs`, without these.
+//! Without these, `loading.rs` finds what has changed on the disk since a load.
 
 use std::{fmt::Write as _, path::Path};
 

@@ -1,5 +1,5 @@
 //! A body that passes its items on when their units are reserved.
-//! Where an item ends is found in `events.rs`. Streams of items are in `stream.rs`.
+//! See `events.rs` for where an item ends. Streams of items are in `stream.rs`.
 
 use std::{
     fmt,

@@ -1,5 +1,5 @@
 //! Counts the units of items before they pass, by one meter after the other.
-//! What an item is, is decided in `stream.rs` and `body.rs`. How a reservation grows, the core says.
+//! See `stream.rs` and `body.rs` for what an item is, and the core for how a reservation grows.
 
 use std::{
     collections::VecDeque,

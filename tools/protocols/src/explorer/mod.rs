@@ -1,5 +1,5 @@
 //! Finds every state that a protocol can reach, and tests its invariants in each.
-//! What a protocol is made of stands beside its rules, in `regions/`.
+//! See `leases/` and `regions/` for the protocols.
 //!
 //! The search is breadth first, so a violation comes with one of the shortest ways to it. A state
 //! that was seen is remembered by a hash of 64 bits alone: of ten million states two are taken for

@@ -12,7 +12,7 @@ pub(super) struct Bound {
     level: u64,
     /// The time of the last admission; or the number of the window.
     at: u64,
-    /// What was out when a server with an older state took over, or the clock jumped forward.
+    /// The units that were out when a server with an older state took over, or the clock jumped forward.
     out: u64,
 }
 

@@ -62,7 +62,7 @@ impl Growth {
 
     /// Counts units if they are reserved. Returns whether they were counted.
     ///
-    /// Where they are not, the next slice is asked for in the background, so a later call may count
+    /// If they are not, the next slice is asked for in the background, so a later call may count
     /// them. A store in the process grants it at once.
     #[must_use = "units that are not reserved are not counted"]
     pub fn try_take(&self, units: u64) -> bool {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// The rate at which units are counted, and the time of a call of the store.
 #[derive(Debug)]
 pub(super) struct GrowthPace {
-    /// When the present slice began.
+    /// The time at which the present slice began.
     since: Instant,
     /// The units that were counted since then.
     units: u64,

@@ -10,7 +10,7 @@ use crate::{Algorithm, Cost, Costs, Decision, Error, Policy, PolicySet};
 /// have no name here, and their costs are the sum.
 #[derive(Debug)]
 pub(super) struct GrowthPlan {
-    /// What is charged once.
+    /// The costs that are charged once.
     base: Costs,
     slice: Costs,
     /// Both together: what the first slice is charged.

@@ -1,6 +1,6 @@
 //! The part of a growing reservation that its owner shares with those who count: the account, and the calls
 //! for slices. At most one call is on its way.
-//! What callers see is in `growth.rs`, and in the room's `mod.rs`.
+//! See `growth.rs`, and the room's `mod.rs`, for what callers see.
 
 use std::{
     future::{Future, poll_fn},
@@ -30,7 +30,7 @@ pub(super) struct SharedGrowth {
     /// The decision over the estimate and the first slice.
     decision: Decision,
     limiter: Limiter,
-    /// What holds the limiter of the further slices, if that may change.
+    /// The handle of the limiter of the further slices, if that may change.
     followed: Option<LimiterHandle>,
     /// The runtime of the calls. A store in the process needs none.
     runtime: Option<Handle>,
@@ -47,7 +47,7 @@ struct GrowthState {
     is_asking: bool,
     /// The number of calls that have ended.
     answers: u64,
-    /// Why the last call brought no slice.
+    /// The reason why the last call brought no slice.
     refusal: Option<Refusal>,
     /// The slices that the store may have charged although they are not held.
     unknown: Vec<UnknownSlice>,
@@ -58,7 +58,7 @@ struct GrowthState {
 #[derive(Clone)]
 pub(super) struct Refusal {
     pub(super) error: GrowthError,
-    /// When it may be otherwise. `None` for never.
+    /// The time at which it may be otherwise. `None` for never.
     pub(super) until: Option<Instant>,
 }
 

@@ -29,7 +29,7 @@ struct InForce {
     /// Asked by each check, which looks no further without an exception.
     is_any: AtomicBool,
     table: ArcSwapOption<ExceptionTable>,
-    /// How far the clock of the store is ahead of that of the table, in microseconds.
+    /// The microseconds by which the clock of the store is ahead of that of the table.
     ahead_us: AtomicI64,
 }
 
