@@ -32,15 +32,6 @@ mod housekeeping;
 #[cfg_attr(
     not(feature = "testing"),
     allow(
-        unreachable_pub,
-        unused_imports,
-        reason = "the feature makes leases public"
-    )
-)]
-mod lease;
-#[cfg_attr(
-    not(feature = "testing"),
-    allow(
         dead_code,
         unreachable_pub,
         unused_imports,
@@ -58,7 +49,7 @@ mod sync;
 pub mod testing;
 mod url_options;
 
-use tollgate_remote::deny_cache;
+use tollgate_remote::{deny_cache, lease};
 
 /// Re-exports the version of `deadpool-redis` that defines the `Pool` of a [`RedisSource`]. It
 /// re-exports the version of `redis` that defines the `Client`.

@@ -421,8 +421,14 @@ tollgate_core::debug_fields! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{Grant, Stamp, tests::decide};
+    use crate::lease::{Grant, Stamp};
     use tollgate_core::{Lease, MemoryStore, Policy, Quota, store::Clock};
+
+    /// Returns the decision of the server, which is a store in the process here.
+    fn decide(server: &MemoryStore, check: Check<'_>) -> Decision {
+        let answer = server.check(check).into_ready().expect("at once");
+        answer.expect("a decision")
+    }
 
     #[test]
     fn units_that_are_held_again_end_a_remembered_denial() {

@@ -8,10 +8,8 @@
 
 use tollgate_core::PolicySet;
 
-pub use crate::{
-    lease::{Grant, HeldUnits, Report, Stamp, Stamps},
-    protocol::{Purpose, Script, ScriptsOf, Shape},
-};
+pub use crate::protocol::{Purpose, Script, ScriptsOf, Shape};
+pub use tollgate_remote::lease::{Grant, HeldUnits, Report, Stamp, Stamps};
 
 /// Packs the arguments of scripts, and reads their replies.
 pub mod wire {

@@ -1,5 +1,5 @@
 //! Provides what stores outside of the process share: whether a server answers, denials that are remembered,
-//! processes that count themselves, users and passwords that change, and a store over anything that
+//! units that are leased, processes that count themselves, users and passwords that change, and a store over anything that
 //! keeps bytes.
 //!
 //! Applications find [`KeyValue`], [`KeyValueStore`], [`Scheme`] and [`register`] in the module
@@ -9,7 +9,7 @@
 //! | for | take |
 //! |---|---|
 //! | a database or a file that keeps bytes | [`KeyValue`]: two functions make a store |
-//! | a server that decides by itself | [`health`], [`deny_cache`] and [`presence`], each alone |
+//! | a server that decides by itself | [`health`], [`deny_cache`], [`lease`] and [`presence`], each alone |
 
 // The rooms know nothing of each other but `key_value`, which uses all of them. Nothing here names a
 // server: what Redis or PostgreSQL alone need stands in their crates.
@@ -20,6 +20,7 @@ pub mod credentials;
 pub mod deny_cache;
 pub mod health;
 mod key_value;
+pub mod lease;
 pub mod presence;
 pub mod scheme;
 mod sync;

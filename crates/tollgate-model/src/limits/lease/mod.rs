@@ -1,6 +1,6 @@
 //! The terms on which a policy is leased, as users set them, and the conditions that they must
 //! meet.
-//! What a replica does on these terms is in `tollgate-redis/src/lease/`.
+//! What a replica does on these terms is in `tollgate-remote/src/lease/`.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use tollgate_core::{Lease, raw::LeaseParts};
 ///
 /// A check counts its units and reads no clock. The rate is estimated at each call to the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Demand {
+pub(super) struct Demand {
     /// The units that were asked for since the last call.
     asked: u64,
     called_us: u64,
@@ -28,7 +28,7 @@ const MOST_UNITS: f64 = 4_294_967_295.0;
 impl Demand {
     /// Creates an estimate that asks for nothing until the rate is known.
     #[must_use]
-    pub(crate) fn new(now_us: u64) -> Self {
+    pub(super) fn new(now_us: u64) -> Self {
         Self {
             asked: 0,
             called_us: now_us,
@@ -37,13 +37,13 @@ impl Demand {
     }
 
     /// Counts the units of a check, whether they were admitted or not.
-    pub(crate) fn count(&mut self, units: u64) {
+    pub(super) fn count(&mut self, units: u64) {
         self.asked = self.asked.saturating_add(units);
     }
 
     /// Returns the units to ask for with a call: what a generation spends at the present rate, or
     /// none when a lease does not pay.
-    pub(crate) fn want(&mut self, now_us: u64, lease: Lease) -> u64 {
+    pub(super) fn want(&mut self, now_us: u64, lease: Lease) -> u64 {
         let passed_us = now_us.saturating_sub(self.called_us) as f64;
         if passed_us > 0.0 {
             let rate = std::mem::take(&mut self.asked) as f64 / passed_us;

@@ -9,7 +9,7 @@ use tollgate_core::{Decision, Lease, MemoryStore, Store, store::Check};
 const TERMS: Lease = Lease::new().generation(Duration::from_millis(500)).share(4);
 
 /// Returns the decision of a store in the process.
-pub(crate) fn decide(store: &MemoryStore, check: Check<'_>) -> Decision {
+pub(super) fn decide(store: &MemoryStore, check: Check<'_>) -> Decision {
     let answer = store.check(check).into_ready().expect("at once");
     answer.expect("a decision")
 }

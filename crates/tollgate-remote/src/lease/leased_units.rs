@@ -9,7 +9,7 @@ use std::{
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use crate::lease::{
+use super::{
     demand::Demand,
     held_units::{Grant, HeldUnits, Report},
 };
@@ -170,7 +170,7 @@ impl LastAnswer {
 /// Connects a check that makes a call with the leased units, when its call is composed and when it
 /// is answered.
 #[derive(Debug)]
-pub(crate) struct LeaseCall {
+pub struct LeaseCall {
     leased_units: Arc<LeasedUnits>,
     /// The time of the check, which is no later than the sending of its call.
     at_us: u64,
@@ -194,7 +194,7 @@ impl Clone for LeaseCall {
 
 impl LeaseCall {
     /// Makes the call of a check of this time.
-    pub(crate) fn new(leased_units: &Arc<LeasedUnits>, at_us: u64) -> Self {
+    pub fn new(leased_units: &Arc<LeasedUnits>, at_us: u64) -> Self {
         Self {
             leased_units: Arc::clone(leased_units),
             at_us,
@@ -204,7 +204,7 @@ impl LeaseCall {
     }
 
     /// Makes the call that returns the units of a key.
-    pub(crate) fn to_release(leased_units: &Arc<LeasedUnits>) -> Self {
+    pub fn to_release(leased_units: &Arc<LeasedUnits>) -> Self {
         Self {
             gives_back: true,
             ..Self::new(leased_units, leased_units.now_us())
@@ -215,7 +215,7 @@ impl LeaseCall {
     /// units that it wants.
     ///
     /// A report that was taken is not sent again, whatever becomes of the call.
-    pub(crate) fn compose(&self, policies: &PolicySet, key: &Key, hash: u64) -> (Vec<Report>, u64) {
+    pub fn compose(&self, policies: &PolicySet, key: &Key, hash: u64) -> (Vec<Report>, u64) {
         let now_us = self.leased_units.now_us();
         let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(policies, key, hash);
@@ -242,7 +242,7 @@ impl LeaseCall {
     }
 
     /// Notes the answer to the call: the last decision on the key, and the units that were granted.
-    pub(crate) fn answered(&self, key: &Key, hash: u64, decision: &Decision, grant: Option<Grant>) {
+    pub fn answered(&self, key: &Key, hash: u64, decision: &Decision, grant: Option<Grant>) {
         let here_us = self.leased_units.now_us();
         let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(decision.policies(), key, hash);
@@ -274,8 +274,9 @@ fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
 
 /// The units that this process was granted, by key and policies.
 ///
-/// A key has an entry while it is asked for. A lookup takes one lock of 64.
-pub(crate) struct LeasedUnits {
+/// A key has an entry while it is asked for. A lookup takes one lock of 64. Each call names a key
+/// by its hash, too, which the store computes with a hasher of its own: always the same one.
+pub struct LeasedUnits {
     shards: Box<[Lock<LeaseShard>]>,
     /// Goes on while the system sleeps: the server's clock does.
     clock: Clock,
@@ -291,9 +292,11 @@ struct LeaseShard {
 
 /// Names a key that this process holds units of.
 #[derive(Clone, Debug)]
-pub(crate) struct LeaseHolder {
-    pub(crate) policies: PolicySet,
-    pub(crate) key: Key,
+pub struct LeaseHolder {
+    /// The policies whose units are held.
+    pub policies: PolicySet,
+    /// The key whose units are held.
+    pub key: Key,
 }
 
 const SHARDS: usize = 64;
@@ -305,7 +308,10 @@ const MOST_KEYS: usize = 512;
 const PAUSE_US: u64 = 20_000;
 
 impl LeasedUnits {
-    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+    /// Creates the units of a process that holds none. The clock counts the lives of units. It must
+    /// go on while the machine is suspended.
+    #[must_use]
+    pub fn new(clock: Clock) -> Arc<Self> {
         let shards = std::iter::repeat_with(Lock::default).take(SHARDS).collect();
         Arc::new(Self { shards, clock })
     }
@@ -315,7 +321,7 @@ impl LeasedUnits {
     ///
     /// A check with a tag makes a trip, because the log at the server stores the tag. So does one
     /// with different costs.
-    pub(crate) fn spend(&self, check: &Check<'_>, hash: u64) -> Result<CheckFuture, u64> {
+    pub fn spend(&self, check: &Check<'_>, hash: u64) -> Result<CheckFuture, u64> {
         let now_us = self.now_us();
         let charge = check.charge();
         let can_lease = charge.is_plain() && check.tag.is_empty() && charge.cost > Cost::ZERO;
@@ -336,7 +342,7 @@ impl LeasedUnits {
     }
 
     /// Returns whether this process holds the cost of a check in units of its key.
-    pub(crate) fn hold(&self, check: &Check<'_>, hash: u64) -> bool {
+    pub fn hold(&self, check: &Check<'_>, hash: u64) -> bool {
         let now_us = self.now_us();
         let mut shard = self.lock(hash);
         let entry = shard.find(check.policies, check.key, hash).0;
@@ -350,7 +356,7 @@ impl LeasedUnits {
     ///
     /// A held unit is one unit of every policy, so of different costs the least is held again. The
     /// server refunds the rest, of what it has charged before.
-    pub(crate) fn refund(&self, check: &Check<'_>, hash: u64, spent_us: u64) -> (Charge, u64) {
+    pub fn refund(&self, check: &Check<'_>, hash: u64, spent_us: u64) -> (Charge, u64) {
         let (now_us, charge, count) = (self.now_us(), check.charge(), check.policies.len());
         let mut shard = self.lock(hash);
         let Some(entry) = shard.find(check.policies, check.key, hash).0 else {
@@ -371,13 +377,13 @@ impl LeasedUnits {
     }
 
     /// Forgets the units of a key, because its states were removed.
-    pub(crate) fn clear(&self, key: &Key, hash: u64) {
+    pub fn clear(&self, key: &Key, hash: u64) {
         self.lock(hash).retain(|entry| entry.key != *key);
     }
 
     /// Drops the entries that nobody has asked for during two generations, and lists the holders of
     /// units that nobody has asked for during half a generation.
-    pub(crate) fn sweep(&self) -> Vec<LeaseHolder> {
+    pub fn sweep(&self) -> Vec<LeaseHolder> {
         let now_us = self.now_us();
         let sweep = |at| {
             let mut shard = self.lock_at(at);
@@ -390,12 +396,14 @@ impl LeasedUnits {
     }
 
     /// Returns whether no key has an entry.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         (0..SHARDS).all(|at| self.lock_at(at).entries.is_empty())
     }
 
     /// Lists all keys that this process holds units of.
-    pub(crate) fn holders(&self) -> Vec<LeaseHolder> {
+    #[must_use]
+    pub fn holders(&self) -> Vec<LeaseHolder> {
         let now_us = self.now_us();
         (0..SHARDS)
             .flat_map(|at| {
@@ -407,7 +415,8 @@ impl LeasedUnits {
     }
 
     /// Counts what became of the leased units.
-    pub(crate) fn counts(&self) -> LeaseFigures {
+    #[must_use]
+    pub fn counts(&self) -> LeaseFigures {
         let now_us = self.now_us();
         let mut sum = LeaseFigures::default();
         for at in 0..SHARDS {
@@ -525,7 +534,7 @@ mod charges_tests {
 #[cfg(test)]
 mod refunds_tests {
     use super::*;
-    use crate::lease::{Stamp, tests::decide};
+    use super::super::{held_units::Stamp, tests::decide};
     use tollgate_core::{Algorithm, MemoryStore, Policy, Quota};
 
     /// The units of one key, and a clock that is also that of the server.
