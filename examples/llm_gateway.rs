@@ -48,9 +48,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::{Costs, Limiter, Policy, Quota, permits::Concurrency, reservation::GrowthError};
 use tollgate_examples::{Failure, listen, serve, store};
+use tollgate_metered::MeteredStream;
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected,
-    body::guard_response, key::Header, metered::MeteredStream,
+    body::guard_response, key::Header,
 };
 
 const REQUESTS: Policy = Policy::window_from_first_hit("requests", Quota::per_minute(60));

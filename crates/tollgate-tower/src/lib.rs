@@ -46,6 +46,7 @@
 //! | give customers different limits | a [`LimiterSource`], such as [`TieredLimiters`] |
 //! | limit by what stands in the body, such as a user name | a [`HandlerLimiter`] in the handler, which answers as a layer does |
 //! | charge what is known at the end, such as tokens or bytes | [`RateLimitBuilder::reserve`], and the module [`reservation`] |
+//! | end a response where its reservation ends | the crate `tollgate-metered` |
 //! | answer with a body of your own | [`RateLimitBuilder::respond_with`], and the module [`rejection`] |
 //! | tell callers what is left | a [`StateService`], or [`Decisions`] in the handler |
 //! | limit requests at the same time, over all replicas | a [`ConcurrencyLayer`] |
@@ -98,7 +99,6 @@ mod headers;
 pub mod key;
 mod labels;
 mod meter;
-pub mod metered;
 mod metrics;
 mod outer_layers;
 mod rate_limit;

@@ -194,6 +194,7 @@ impl Clone for LeaseCall {
 
 impl LeaseCall {
     /// Makes the call of a check of this time.
+    #[must_use]
     pub fn new(leased_units: &Arc<LeasedUnits>, at_us: u64) -> Self {
         Self {
             leased_units: Arc::clone(leased_units),
@@ -204,6 +205,7 @@ impl LeaseCall {
     }
 
     /// Makes the call that returns the units of a key.
+    #[must_use]
     pub fn to_release(leased_units: &Arc<LeasedUnits>) -> Self {
         Self {
             gives_back: true,
@@ -342,6 +344,7 @@ impl LeasedUnits {
     }
 
     /// Returns whether this process holds the cost of a check in units of its key.
+    #[must_use]
     pub fn hold(&self, check: &Check<'_>, hash: u64) -> bool {
         let now_us = self.now_us();
         let mut shard = self.lock(hash);
@@ -383,6 +386,7 @@ impl LeasedUnits {
 
     /// Drops the entries that nobody has asked for during two generations, and lists the holders of
     /// units that nobody has asked for during half a generation.
+    #[must_use]
     pub fn sweep(&self) -> Vec<LeaseHolder> {
         let now_us = self.now_us();
         let sweep = |at| {
@@ -533,8 +537,8 @@ mod charges_tests {
 
 #[cfg(test)]
 mod refunds_tests {
-    use super::*;
     use super::super::{held_units::Stamp, tests::decide};
+    use super::*;
     use tollgate_core::{Algorithm, MemoryStore, Policy, Quota};
 
     /// The units of one key, and a clock that is also that of the server.

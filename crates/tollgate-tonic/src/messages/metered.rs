@@ -1,9 +1,10 @@
 //! Messages of a stream that pass while their reservation grows, and the status that ends it.
-//! How an item waits for its units is in tollgate-tower. Streams that are charged message by message
+//! How an item waits for its units is in tollgate-metered. Streams that are charged message by message
 //! are in `stream.rs`.
 
 use futures_core::Stream;
-use tollgate_tower::{Meter, metered::MeteredStream};
+use tollgate_metered::MeteredStream;
+use tollgate_tower::Meter;
 use tonic::Status;
 
 use crate::status::growth_status;

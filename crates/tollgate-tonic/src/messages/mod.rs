@@ -14,7 +14,7 @@
 //! stream. [`MessageCounterLayer`] only counts the messages of a response as they pass, for a cost
 //! that is [reserved](tollgate_tower::RateLimitBuilder::reserve) and settled when the response
 //! ends. [`metered`](metered()) ends a stream where a reservation that
-//! [grows](tollgate_tower::metered) is denied.
+//! [grows](tollgate_metered) is denied.
 //!
 //! You need the other types of this module only to write down the type of a layer, a service or a
 //! body.

@@ -10,7 +10,7 @@ use crate::{
     charge::Due,
     key::KeyExtractor,
     rate_limit::{
-        layer::{LayerState, RateLimitLayer},
+        layer::RateLimitLayer,
         limits::{LimitRef, Limits, Steps},
         request::{Admission, Asked, StepVerdict},
         reservation::{MeteredReservation, ReserveOptions},
@@ -118,14 +118,10 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
     where
         R: Respond<B>,
     {
-        let LayerState {
-            limits, responder, ..
-        } = &*self.state;
-        let limit = limits.limit(limiter);
         HandlerLimiter {
-            limits: Arc::clone(limits),
-            responder: responder.clone(),
-            limit,
+            limits: Arc::clone(&self.state.limits),
+            responder: self.state.responder.clone(),
+            limit: self.state.limits.limit(limiter),
         }
     }
 }
@@ -271,15 +267,10 @@ impl<B: 'static> HandlerLimiter<B> {
 
 impl<B> Clone for HandlerLimiter<B> {
     fn clone(&self) -> Self {
-        let Self {
-            limits,
-            responder,
-            limit,
-        } = self;
         Self {
-            limits: Arc::clone(limits),
-            responder: Arc::clone(responder),
-            limit: limit.clone(),
+            limits: Arc::clone(&self.limits),
+            responder: Arc::clone(&self.responder),
+            limit: self.limit.clone(),
         }
     }
 }

@@ -151,8 +151,7 @@ impl JointDecision {
     pub fn allowed() -> Self {
         Self {
             is_allowed: true,
-            parts: Vec::new(),
-            refused: None,
+            ..Self::denied()
         }
     }
 

@@ -61,20 +61,15 @@ impl<B> Copy for Steps<'_, B> {}
 
 impl Limits {
     pub(crate) fn new(source: LimiterSource, options: Options, mut gate: GateOptions<()>) -> Self {
-        let LimiterSource {
-            limiters:
-                LimiterTable {
-                    fixed,
-                    lookups,
-                    deciders,
-                },
-            selector,
-            labels,
-        } = source;
+        let LimiterTable {
+            fixed,
+            lookups,
+            deciders,
+        } = source.limiters;
         if !deciders.is_empty() {
             options.warn_without_key();
         }
-        gate.labels = labels.unwrap_or_default();
+        gate.labels = source.labels.unwrap_or_default();
         let fixed = fixed.into_iter().map(|limiter| {
             let profile = Profile::new(
                 limiter.policies(),
@@ -83,22 +78,17 @@ impl Limits {
             );
             FixedLimit { limiter, profile }
         });
-        let (weighter, hasher, lifecycle) = (
-            UnitWeighter,
-            RandomState::default(),
-            DefaultLifecycle::default(),
-        );
         Self {
             fixed: fixed.collect(),
             lookups,
             deciders,
-            selector,
+            selector: source.selector,
             profiles: Cache::with(
                 MAX_PROFILES,
                 MAX_PROFILES as u64,
-                weighter,
-                hasher,
-                lifecycle,
+                UnitWeighter,
+                RandomState::default(),
+                DefaultLifecycle::default(),
             ),
             looked_up: LookedUpMetrics::default(),
             options,

@@ -17,7 +17,7 @@ use crate::{
     gate::GateOptions,
     metrics::LabelIndex,
     rate_limit::{
-        limits::{LimitRef, Limits},
+        limits::{Limit, LimitRef, Limits},
         options::Options,
     },
     rejection::Reason,
@@ -80,6 +80,12 @@ struct LimitedRequest {
     rank: Costs,
     labels: LabelIndex,
     rpc: RpcName<Box<str>>,
+}
+
+impl LimitedRequest {
+    fn limit(&self) -> Limit<'_> {
+        self.limit.get(&self.limits.fixed)
+    }
 }
 
 /// Decides in place of a limiter, for requests that have none. A cost of zero fits, and spends
@@ -168,8 +174,7 @@ impl RequestLimiter {
     /// Returns the limiter that is checked. `None` when no limit applies to the request.
     #[must_use]
     pub fn limiter(&self) -> Option<&Limiter> {
-        let limited = self.limited.as_ref()?;
-        Some(limited.limit.get(&limited.limits.fixed).limiter)
+        Some(self.limited.as_ref()?.limit().limiter)
     }
 
     /// Returns the key of the request. `None` when no limit applies to the request.
@@ -190,26 +195,16 @@ impl RequestLimiter {
     ///
     /// The same as [`Limiter::check`].
     pub fn check(&self, cost: Cost) -> CheckFuture {
-        let Some(LimitedRequest {
-            limits,
-            limit,
-            key,
-            rank,
-            ..
-        }) = &self.limited
-        else {
+        let Some(limited) = &self.limited else {
             let (store, policies) = &*WITHOUT_LIMIT;
             return store.check(Check::new(policies, &Key::new("exempt"), Cost::ZERO));
         };
-        let (costs, wait) = (
-            Costs::new(cost)
-                .with_priority(rank.priority())
-                .with_customer(rank.customer()),
-            self.wait.or(limits.options.wait),
-        );
-        limit
-            .get(&limits.fixed)
-            .check(key, costs, wait, limits.is_shadow(key))
+        let (limits, key, rank) = (&limited.limits, &limited.key, &limited.rank);
+        let costs = Costs::new(cost)
+            .with_priority(rank.priority())
+            .with_customer(rank.customer());
+        let (limit, wait) = (limited.limit(), self.wait.or(limits.options.wait));
+        limit.check(key, costs, wait, limits.is_shadow(key))
     }
 
     /// Returns whether the request may go on after a [`check`](Self::check).
@@ -218,27 +213,15 @@ impl RequestLimiter {
     /// mode](crate::RateLimitBuilder::shadow) the request may always go on.
     #[must_use = "a request that is not admitted must not go on"]
     pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
-        let Some(LimitedRequest {
-            limits,
-            limit,
-            key,
-            labels,
-            rpc,
-            ..
-        }) = &self.limited
-        else {
+        let Some(limited) = &self.limited else {
             return true;
         };
-        let (rpc, is_shadow) = (rpc.as_deref(), limits.is_shadow(key));
+        let (limits, labels) = (&limited.limits, limited.labels);
+        let (rpc, is_shadow) = (limited.rpc.as_deref(), limits.is_shadow(&limited.key));
         let reason = match result {
             Ok(decision) => {
-                limits.record_decision(
-                    limit.get(&limits.fixed).profile,
-                    decision,
-                    *labels,
-                    &rpc,
-                    is_shadow,
-                );
+                let profile = limited.limit().profile;
+                limits.record_decision(profile, decision, labels, &rpc, is_shadow);
                 if decision.is_allowed() {
                     return true;
                 }
@@ -247,7 +230,7 @@ impl RequestLimiter {
             Err(error) => Reason::of_error(error),
         };
         if !is_shadow {
-            limits.record_rejection(reason, *labels, &rpc);
+            limits.record_rejection(reason, labels, &rpc);
         }
         is_shadow
     }

@@ -376,12 +376,8 @@ impl Resources {
         parts: &mut Parts,
     ) -> Result<(), Response<B>> {
         if let Some(kind) = degraded {
-            return unknown(
-                steps,
-                &Error::new(kind, "the store did not answer"),
-                false,
-                parts,
-            );
+            let error = Error::new(kind, "the store did not answer");
+            return unknown(steps, &error, false, parts);
         }
         for state in states.filter(|state| !state.policy().is_hidden()) {
             self.add(&state, decided_at);

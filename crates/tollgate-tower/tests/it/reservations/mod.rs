@@ -3,7 +3,6 @@
 mod growing;
 mod handler;
 mod layer;
-mod metered;
 
 use std::{
     convert::Infallible,

@@ -8,7 +8,7 @@ const LONGEST: usize = 1 << 20;
 
 /// Holds the bytes that have come, until an item is whole.
 #[derive(Debug)]
-pub(super) enum Items {
+pub(crate) enum Items {
     Frames(Bytes),
     Events(EventBuffer),
 }
@@ -16,7 +16,7 @@ pub(super) enum Items {
 /// Finds the ends of events: a line without a byte. A line ends with LF, CR, or both (HTML, section
 /// 9.2.6).
 #[derive(Debug, Default)]
-pub(super) struct EventBuffer {
+pub(crate) struct EventBuffer {
     bytes: BytesMut,
     /// The bytes that were looked at.
     seen: usize,
@@ -28,7 +28,7 @@ pub(super) struct EventBuffer {
 
 impl Items {
     /// Adds bytes. Empty ones are no item.
-    pub(super) fn push(&mut self, data: Bytes) {
+    pub(crate) fn push(&mut self, data: Bytes) {
         match self {
             Self::Frames(frame) => *frame = data,
             Self::Events(events) => events.bytes.extend_from_slice(&data),
@@ -36,7 +36,7 @@ impl Items {
     }
 
     /// Takes the next item that is whole.
-    pub(super) fn next(&mut self) -> Option<Bytes> {
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
         match self {
             Self::Frames(_) => self.rest(),
             Self::Events(events) => events.next(),
@@ -44,7 +44,7 @@ impl Items {
     }
 
     /// Takes what is left, after the last byte has come.
-    pub(super) fn rest(&mut self) -> Option<Bytes> {
+    pub(crate) fn rest(&mut self) -> Option<Bytes> {
         let rest = match self {
             Self::Frames(frame) => std::mem::take(frame),
             Self::Events(events) => std::mem::take(events).bytes.freeze(),

@@ -11,12 +11,12 @@ use std::{
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 use tollgate_core::reservation::GrowthError;
+use tollgate_tower::Meter;
 
-use super::gate::UnitGate;
-use crate::Meter;
+use crate::gate::UnitGate;
 
 /// Makes the last item of a response that is denied.
-pub(super) type LastItem<T> = Box<dyn FnOnce(GrowthError) -> Option<T> + Send>;
+pub(crate) type LastItem<T> = Box<dyn FnOnce(GrowthError) -> Option<T> + Send>;
 
 pin_project! {
     /// Passes the items of a stream on while their units are reserved, and ends where they are not.
@@ -26,7 +26,7 @@ pin_project! {
     /// stream, and [`end_with`](Self::end_with) may put another item in its place. With the meter of
     /// a reservation that does not grow, every item is counted and passes.
     ///
-    /// The [module](crate::metered) has an example.
+    /// The [page of the crate](crate) has an example.
     #[must_use = "streams do nothing unless polled"]
     pub struct MeteredStream<S: Stream, U> {
         // Dropped at the end, so that what the stream holds is released at once.

@@ -13,20 +13,20 @@ use http::{HeaderMap, Response, header};
 use http_body::{Body, Frame};
 use pin_project_lite::pin_project;
 use tollgate_core::reservation::GrowthError;
+use tollgate_tower::Meter;
 
-use super::{
+use crate::{
     events::{EventBuffer, Items},
     gate::UnitGate,
     stream::LastItem,
 };
-use crate::Meter;
 
 pin_project! {
     /// Passes the items of a body on while their units are reserved, and ends where they are not.
     ///
     /// Each frame of data is an item, or each event of `text/event-stream` with
     /// [`events`](Self::events), whatever frames it comes in. Trailers pass. All else is as in
-    /// [`MeteredStream`](super::MeteredStream). Use that where the handler has the items.
+    /// [`MeteredStream`](crate::MeteredStream). Use that where the handler has the items.
     ///
     /// The length of the body is not known: [`meter_response`] removes the header of a response that
     /// names one.
@@ -51,7 +51,8 @@ pin_project! {
 /// ```
 /// use axum::{Router, body::{Body, to_bytes}, http::Request, response::Response, routing::get};
 /// use tollgate::{Limiter, Policy, Quota};
-/// use tollgate_tower::{Meter, RateLimitLayer, key::Global, metered::meter_response};
+/// use tollgate_metered::meter_response;
+/// use tollgate_tower::{Meter, RateLimitLayer, key::Global};
 /// use tower::ServiceExt;
 ///
 /// /// Passes the answer of a model server on.
@@ -109,7 +110,7 @@ impl<B: Body<Data = Bytes>, U: FnMut(&[u8]) -> u64> MeteredBody<B, U> {
     }
 
     /// Ends a denied body with these bytes, which are not counted: see
-    /// [`MeteredStream::end_with`](super::MeteredStream::end_with).
+    /// [`MeteredStream::end_with`](crate::MeteredStream::end_with).
     pub fn end_with(
         mut self,
         last: impl FnOnce(GrowthError) -> Option<Bytes> + Send + 'static,
@@ -119,14 +120,14 @@ impl<B: Body<Data = Bytes>, U: FnMut(&[u8]) -> u64> MeteredBody<B, U> {
     }
 
     /// Waits for up to `max_wait` for the units of an item: see
-    /// [`MeteredStream::wait`](super::MeteredStream::wait).
+    /// [`MeteredStream::wait`](crate::MeteredStream::wait).
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.gate.wait(max_wait);
         self
     }
 
     /// Goes on with another meter when the reservation of the one before is denied: see
-    /// [`MeteredStream::or`](super::MeteredStream::or).
+    /// [`MeteredStream::or`](crate::MeteredStream::or).
     pub fn or(mut self, meter: &Meter) -> Self {
         self.gate.or(meter);
         self

@@ -2,7 +2,7 @@
 //! units are reserved.
 //!
 //! The cost of a stream is not known when it begins. A reservation that
-//! [grows](crate::reservation::ReservationBuilder::growing) is charged slice by slice while the stream
+//! [grows](tollgate_tower::reservation::ReservationBuilder::growing) is charged slice by slice while the stream
 //! runs, so nothing is overspent, and a slice may be denied in the middle of a response. What then
 //! happens is the choice of the application:
 //!
@@ -19,8 +19,8 @@
 //! a status.
 //!
 //! The reservation has to live as long as the response. In a layer that reserves, it does. A handler
-//! that [reserves](crate::HandlerLimiter::reserve) gives it to
-//! [`guard_response`](crate::body::guard_response).
+//! that [reserves](tollgate_tower::HandlerLimiter::reserve) gives it to
+//! [`guard_response`](tollgate_tower::body::guard_response).
 //!
 //! ```
 //! use axum::{
@@ -33,7 +33,8 @@
 //! use futures_util::{StreamExt, stream};
 //! use std::convert::Infallible;
 //! use tollgate::{Limiter, Policy, Quota};
-//! use tollgate_tower::{Meter, RateLimitLayer, key::Global, metered::MeteredStream};
+//! use tollgate_metered::MeteredStream;
+//! use tollgate_tower::{Meter, RateLimitLayer, key::Global};
 //! use tower::ServiceExt;
 //!
 //! async fn chat(meter: Meter) -> Response {
@@ -57,8 +58,10 @@
 //! # }
 //! ```
 
-// How a reservation grows is in the core, and how a layer makes one in `rate_limit/reservation/`.
-// Bodies that only watch are in `body/`.
+// How a reservation grows is in the core, and how a layer makes one in `rate_limit/reservation/` of
+// tollgate-tower.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
 mod events;
@@ -67,3 +70,8 @@ mod stream;
 
 pub use body::{MeteredBody, meter_response};
 pub use stream::MeteredStream;
+
+/// Compiles the examples of the README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,11 +10,10 @@ use std::{
 };
 
 use tollgate_core::reservation::{GrowthError, Take};
-
-use crate::Meter;
+use tollgate_tower::Meter;
 
 /// Lets items pass whose units are counted.
-pub(super) struct UnitGate {
+pub(crate) struct UnitGate {
     /// The first one counts, until its reservation is denied.
     meters: VecDeque<Meter>,
     max_wait: Option<Duration>,
@@ -23,7 +22,7 @@ pub(super) struct UnitGate {
 }
 
 impl UnitGate {
-    pub(super) fn new(meter: &Meter) -> Self {
+    pub(crate) fn new(meter: &Meter) -> Self {
         Self {
             meters: VecDeque::from([meter.clone()]),
             max_wait: None,
@@ -31,16 +30,16 @@ impl UnitGate {
         }
     }
 
-    pub(super) fn wait(&mut self, max_wait: Duration) {
+    pub(crate) fn wait(&mut self, max_wait: Duration) {
         self.max_wait = Some(max_wait);
     }
 
-    pub(super) fn or(&mut self, meter: &Meter) {
+    pub(crate) fn or(&mut self, meter: &Meter) {
         self.meters.push_back(meter.clone());
     }
 
     /// Counts the units of the item at hand. Call it with the same number until it is ready.
-    pub(super) fn poll_take(
+    pub(crate) fn poll_take(
         &mut self,
         cx: &mut Context<'_>,
         units: u64,
