@@ -7,7 +7,7 @@ use std::{
     num::NonZeroU32,
 };
 
-use crate::Key;
+use crate::{Key, key::KeyParts};
 
 /// Says who asks, for a limiter with [fair shares][`LimiterBuilder::fair_shares`].
 ///
@@ -42,11 +42,8 @@ impl Customer {
     /// Creates the customer of this name.
     #[must_use]
     pub fn new(name: impl Into<Key>) -> Self {
-        // The same in every replica: the hasher has no seed.
-        let mut hasher = DefaultHasher::new();
-        name.into().hash(&mut hasher);
         Self {
-            digest: hasher.finish(),
+            digest: digest(&name.into()),
             ..Self::UNKNOWN
         }
     }
@@ -58,6 +55,26 @@ impl Customer {
         self
     }
 }
+
+/// Returns the hash of a name, the same in every replica: the hasher has no seed.
+fn digest(name: &Key) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match name.level(0).padded::<TEXT>() {
+        // What `Key::hash` writes, in one piece: each has a price.
+        Some(text) => {
+            let (mut block, len) = ([0; LENGTH + TEXT], name.as_bytes().len());
+            block[..LENGTH].copy_from_slice(&len.to_ne_bytes());
+            block[LENGTH..].copy_from_slice(text);
+            hasher.write(&block[..LENGTH + len]);
+        }
+        None => name.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+/// The bytes of a length as it is hashed, and those of a text that is hashed in one piece.
+const LENGTH: usize = size_of::<usize>();
+const TEXT: usize = 64;
 
 // Leaves out the name, which may identify a person.
 crate::debug_fields! { Customer: weight, .. }
@@ -80,5 +97,22 @@ impl CustomerParts for Customer {
     #[inline]
     fn digest(self) -> u64 {
         self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_a_name_is_the_hash_of_its_key() {
+        let nested = Key::new("x".repeat(40)).child("y".repeat(40));
+        let branches = Key::new("a").with_branch("b");
+        let names = [0, 1, 7, 8, 63, 64, 65].map(|length| Key::new("n".repeat(length)));
+        for name in names.into_iter().chain([nested, branches]) {
+            let mut hasher = DefaultHasher::new();
+            name.hash(&mut hasher);
+            assert_eq!(Customer::new(name).digest(), hasher.finish());
+        }
     }
 }

@@ -348,33 +348,31 @@ impl<'a> CheckBuilder<'a> {
     /// Checks with all options.
     #[inline(never)]
     fn check_with_options(self) -> CheckFuture {
-        let Self {
-            limiter,
-            key,
-            costs,
-            tag,
-            max_wait,
-            is_queued,
-        } = self;
-        if let Some(max_wait) = max_wait {
+        if let Some(max_wait) = self.max_wait {
             // It looks for an exception before each attempt.
-            let (limiter, key, tag) = (limiter.clone(), key.into_owned(), tag.into());
-            return StoreFuture::pending(wait::check_or_wait(limiter, key, costs, tag, max_wait));
+            let (limiter, key, tag) =
+                (self.limiter.clone(), self.key.into_owned(), self.tag.into());
+            let check = wait::check_or_wait(limiter, key, self.costs, tag, max_wait);
+            return StoreFuture::pending(check);
         }
-        let in_force = limiter.in_force(&key);
-        let limiter = in_force.as_ref().unwrap_or(limiter);
+        // Borrowed: to move costs is a call.
+        let Self {
+            key, costs, tag, ..
+        } = &self;
+        let in_force = self.limiter.in_force(key);
+        let limiter = in_force.as_ref().unwrap_or(self.limiter);
         let charge = costs.charge(&limiter.policies);
-        let check = match charge.and_then(|charge| limiter.rank(&key, &costs, charge)) {
+        let check = match charge.and_then(|charge| limiter.rank(key, costs, charge)) {
             Ok(charge) => limiter
                 .inner
-                .check(&limiter.policies, &key, charge.borrow(), tag),
+                .check(&limiter.policies, key, charge.borrow(), tag),
             Err(error) => {
-                let check = Check::new(&limiter.policies, &key, Cost::ONE);
+                let check = Check::new(&limiter.policies, key, Cost::ONE);
                 return limiter.inner.answer_at_once(check, Unasked::Invalid(error));
             }
         };
-        match is_queued {
-            true => wait::queued(limiter, key, check),
+        match self.is_queued {
+            true => wait::queued(limiter, self.key, check),
             false => check,
         }
     }

@@ -81,7 +81,7 @@ impl FairShares {
             let seen = spending.see(state, customer, &filling);
             spender.is_new |= seen.is_new();
             let weight = f64::from(customer.weight().get());
-            let priority = priority(policy, &filling, cost, &seen, weight, fastrand::f64());
+            let priority = priority(policy, &filling, cost, &seen, weight, fastrand::f64);
             ceilings.push(Ceiling::share_of(priority, policy));
             spender.accounts.push(Account { at, ..seen.account });
         }
@@ -121,14 +121,14 @@ impl FairShares {
 /// alone leaves a small part of the burst, and who spends more than its share beside others leaves up
 /// to [`KEPT_MOST`], the more the more it has spent lately. The bucket is the controller: its level sinks
 /// until those are denied who have spent most. The logarithm makes a step the same for small shares and
-/// large ones. `random` is below 1: a step is too coarse, and right on average.
+/// large ones. `random` returns a number below 1: a step is too coarse, and right on average.
 fn priority(
     policy: &Policy,
     filling: &Filling,
     cost: Cost,
     seen: &Seen,
     weight: f64,
-    random: f64,
+    random: impl FnOnce() -> f64,
 ) -> Priority {
     let (burst, units) = (policy.quota_ref().burst().max(1), cost.units());
     // A step is a unit and a percent at least.
@@ -139,14 +139,17 @@ fn priority(
     let others = (seen.customers - 1.0 - NOBODY).clamp(0.0, 1.0);
     let kept = alone + (steps * KEPT_MOST - alone) * others;
     let bunch = (kept * seen.share).max(alone.min(units as f64 / step));
-    let beyond = ((seen.ahead + units as f64) / step - bunch).max(0.0);
+    let beyond = (seen.ahead + units as f64) / step - bunch;
+    if beyond <= 0.0 {
+        return Priority::CRITICAL;
+    }
     let left = if beyond > alone && kept > alone {
         let heavy = (seen.spent() / weight).ln_1p() / filling.whole().ln_1p();
         beyond.min(alone + (kept - alone) * heavy.min(1.0))
     } else {
         beyond.min(alone)
     };
-    let left = (left + random).floor().min(steps - 1.0);
+    let left = (left + random()).floor().min(steps - 1.0);
     // A cost that fits the burst is denied at the worst. A check of a lower priority would fail.
     let fits = units.saturating_sub(1).saturating_mul(100) / burst + 1;
     let left = (left * 100.0 / steps).ceil() as u8;

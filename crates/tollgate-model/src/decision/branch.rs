@@ -65,8 +65,7 @@ impl Decision {
         };
         let part = Self::from_levels(&policies, levels, charge.borrow(), self.at_us);
         Some(Self {
-            degraded: self.degraded,
-            in_process: self.in_process,
+            levels: part.levels.with_marks(self.levels.marks),
             ..part
         })
     }

@@ -54,14 +54,6 @@ pub struct Decision {
     at_us: u64,
     levels: PolicyLevels,
     cost: Cost,
-    /// The code of the cause, 0 without one. An `Option` would hold the variant of every enum
-    /// around a decision, and the decision would be copied in uneven pieces: an in-process check
-    /// took 1.49 × governor's time instead of 1.40 ×.
-    degraded: u8,
-    /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 3 for
-    /// a denial by a policy that blocks, 4 for a look that would be admitted, 0 for every other one.
-    /// No `enum`, for the same reason.
-    in_process: u8,
 }
 
 /// Marks the time of a decision that is on a clock of the process: the store did not say when it
@@ -92,8 +84,8 @@ impl Decision {
             let each = Charge::from(Cost::ZERO)
                 .under_those_of(self.charge())
                 .into_each();
-            (self.cost, self.levels) = (Cost::ZERO, self.levels.with_each(each));
-            self.in_process = LOOK;
+            (self.cost, self.levels) = (Cost::ZERO, self.levels.with_costs(each));
+            self.levels.marks.in_process = LOOK;
         }
         self
     }
@@ -106,7 +98,7 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn is_leased(&self) -> bool {
-        self.in_process == LEASED
+        self.levels.marks.in_process == LEASED
     }
 
     /// Returns whether the denial was remembered in this process, so that the store was not asked:
@@ -117,7 +109,7 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn is_remembered(&self) -> bool {
-        self.in_process == REMEMBERED
+        self.levels.marks.in_process == REMEMBERED
     }
 
     /// Returns whether the request is denied because a policy has an [amount of
@@ -141,7 +133,7 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn is_blocked(&self) -> bool {
-        self.in_process == BLOCKED
+        self.levels.marks.in_process == BLOCKED
     }
 
     /// Returns whether the request may pass.
@@ -207,7 +199,7 @@ impl Decision {
     /// [`ErrorKind::as_str`] is a stable label for metrics.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
-        ErrorKind::from_code(self.degraded)
+        ErrorKind::from_code(self.levels.marks.degraded)
     }
 
     /// Returns whether the [`Outage`] made the decision instead of the store.
@@ -215,7 +207,7 @@ impl Decision {
     /// [`Outage`]: https://docs.rs/tollgate/latest/tollgate/enum.Outage.html
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.degraded > 0
+        self.levels.marks.degraded > 0
     }
 
     /// Returns the units that the request spends, or would have spent. If each policy has a cost of
@@ -300,7 +292,7 @@ impl Decision {
                     state.numbers.reset_us = state.numbers.reset_us.max(covered_us);
                 }
                 // Who spends nothing of a queue has no place in it.
-                if is_allowed && (state.cost > 0 || self.in_process == LOOK) {
+                if is_allowed && (state.cost > 0 || self.levels.marks.in_process == LOOK) {
                     state.delay_us = delay_us(policy, &level, state.cost);
                 }
                 state
@@ -422,19 +414,35 @@ pub struct PolicyLevels {
     len: u8,
     /// One bit for each policy, set when the policy denies.
     denying: u8,
+    /// Those of the decision. They stand here because there is room: a decision that is eight bytes longer
+    /// takes 20 instructions more.
+    marks: Marks,
     integers: [u64; INLINE],
+    /// The cost for each policy, when the costs differ. In place, because a customer and a priority
+    /// have it with each check.
+    costs: Option<EachCost>,
     /// What does not fit in place.
     more: Option<Box<More>>,
+}
+
+/// Marks a decision that the store did not make now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    /// The code of the cause, 0 without one. An `Option` would hold the variant of every enum
+    /// around a decision, and the decision would be copied in uneven pieces: an in-process check
+    /// took 1.49 × governor's time instead of 1.40 ×.
+    degraded: u8,
+    /// 1 for a denial that was remembered in the process, 2 for a decision over leased units, 3 for
+    /// a denial by a policy that blocks, 4 for a look that would be admitted, 0 for every other one.
+    /// No `enum`, for the same reason.
+    in_process: u8,
 }
 
 /// Keeps what few decisions have.
 #[derive(Clone, Debug, Default)]
 struct More {
-    /// The integers after the first [`INLINE`]. Apart, because costs are kept more often than so many
-    /// integers.
-    integers: Option<Box<[u64; MORE]>>,
-    /// The cost for each policy, when the costs differ.
-    costs: Option<EachCost>,
+    /// The integers after the first [`INLINE`].
+    integers: [u64; MORE],
     /// The numbers of each policy, when a test has set them and no state has them.
     #[cfg(feature = "test-util")]
     numbers: Option<Vec<Numbers>>,
@@ -461,7 +469,9 @@ impl PolicyLevels {
         Self {
             len: 1,
             denying: u8::from(!level.fits),
+            marks: Marks::default(),
             integers: [first, second, third, fourth, 0, 0],
+            costs: None,
             more: None,
         }
     }
@@ -475,11 +485,7 @@ impl PolicyLevels {
             for &integer in &level.reading[..policy.reading_len()] {
                 match all.integers.get_mut(at) {
                     Some(slot) => *slot = integer,
-                    None => {
-                        let more = all.more.get_or_insert_default();
-                        let integers = more.integers.get_or_insert_with(|| Box::new([0; MORE]));
-                        integers[at - INLINE] = integer;
-                    }
+                    None => all.more.get_or_insert_default().integers[at - INLINE] = integer,
                 }
                 at += 1;
             }
@@ -502,33 +508,22 @@ impl PolicyLevels {
         }
     }
 
-    /// Keeps the cost for each policy beside the levels.
-    #[cold]
-    pub(crate) fn with_costs(mut self, costs: &EachCost) -> Self {
-        let costs = Some(costs.clone());
-        match &mut self.more {
-            Some(more) => more.costs = costs,
-            None => {
-                self.more = Some(Box::new(More {
-                    costs,
-                    ..More::default()
-                }));
-            }
-        }
-        self
+    /// Keeps the cost for each policy beside the levels, if the costs differ.
+    #[inline]
+    fn with_costs(self, costs: Option<EachCost>) -> Self {
+        Self { costs, ..self }
     }
 
-    fn with_each(mut self, each: Option<EachCost>) -> Self {
-        if let Some(more) = &mut self.more {
-            more.costs = each;
-        }
-        self
+    /// Returns the levels of a decision with these marks.
+    #[inline]
+    fn with_marks(self, marks: Marks) -> Self {
+        Self { marks, ..self }
     }
 
     /// Returns the cost for each policy, when the costs differ.
     #[inline]
     pub(crate) fn costs(&self) -> Option<&EachCost> {
-        self.more.as_ref().and_then(|more| more.costs.as_ref())
+        self.costs.as_ref()
     }
 
     /// Sets the numbers of each policy, whatever the levels say.
@@ -586,10 +581,10 @@ impl PolicyLevels {
 
     #[inline]
     fn integer(&self, at: usize) -> u64 {
-        let more = || Some(self.more.as_ref()?.integers.as_ref()?[at - INLINE]);
-        match self.integers.get(at) {
-            Some(integer) => *integer,
-            None => more().unwrap_or(0),
+        match (self.integers.get(at), &self.more) {
+            (Some(integer), _) => *integer,
+            (None, Some(more)) => more.integers[at - INLINE],
+            (None, None) => 0,
         }
     }
 }

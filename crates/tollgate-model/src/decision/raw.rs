@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    BLOCKED, Decision, HERE, KeyState, LEASED, ORIGIN, PolicyLevels, PolicyState, REMEMBERED,
+    BLOCKED, Decision, HERE, KeyState, LEASED, Marks, ORIGIN, PolicyLevels, PolicyState, REMEMBERED,
 };
 use crate::{
     ErrorKind, Policy, PolicySet,
@@ -90,17 +90,13 @@ impl DecisionParts for Decision {
         charge: ChargeRef<'_>,
         at_us: u64,
     ) -> Self {
-        let levels = match charge.each {
-            Some(costs) => levels.with_costs(costs),
-            None => levels,
-        };
         Self {
             policies: policies.clone(),
             at_us,
-            levels,
+            levels: levels
+                .with_costs(charge.each.cloned())
+                .with_marks(Marks::default()),
             cost: charge.cost,
-            degraded: 0,
-            in_process: 0,
         }
     }
 
@@ -115,27 +111,26 @@ impl DecisionParts for Decision {
             reading: [0; 4],
         };
         let levels = PolicyLevels::collect(policies.iter().map(|policy| (policy, level(policy))));
-        Self {
-            in_process: BLOCKED,
-            ..Self::from_levels(policies, levels, charge, 0)
-        }
+        let mut blocked = Self::from_levels(policies, levels, charge, 0);
+        blocked.levels.marks.in_process = BLOCKED;
+        blocked
     }
 
     #[inline]
     fn degraded_by(mut self, cause: ErrorKind) -> Self {
-        self.degraded = cause.code();
+        self.levels.marks.degraded = cause.code();
         self
     }
 
     #[inline]
     fn marked_remembered(mut self) -> Self {
-        self.in_process = REMEMBERED;
+        self.levels.marks.in_process = REMEMBERED;
         self
     }
 
     #[inline]
     fn marked_leased(mut self) -> Self {
-        self.in_process = LEASED;
+        self.levels.marks.in_process = LEASED;
         self
     }
 
@@ -145,7 +140,7 @@ impl DecisionParts for Decision {
 
     #[inline]
     fn is_in_process(&self) -> bool {
-        self.in_process > 0
+        self.levels.marks.in_process > 0
     }
 
     #[inline]

@@ -7,17 +7,17 @@ use std::{
     fmt::Write,
     hash::{DefaultHasher, Hasher},
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use tollgate_model::raw::{Account, CustomerParts, PolicyParts, QuotaParts};
 
-use crate::{Customer, Key, Policy, Quota, clock::Clock};
+use crate::{Customer, Key, Policy, Quota, clock::Clock, random};
 
 /// What was spent fades to a third in four fillings of the bucket, or up to twice as long.
 const FILLINGS: u64 = 4;
@@ -51,7 +51,7 @@ const COLUMNS: usize = 1_024;
 /// The cells of a row that counts customers, a power of two.
 const COUNTS: usize = 256;
 
-/// The place in a number of its [`Filling::fades`]. No row takes its column from these bits.
+/// The place in a number of its [`Filling::fades`].
 const FADES_AT: u32 = 10;
 
 /// Measures what the customers of a limiter have spent lately, in this process and in others. Clones
@@ -71,9 +71,12 @@ pub struct Spending(Arc<Measure>);
 struct Measure {
     cells: Box<[Cell]>,
     customer_counts: Box<[CustomerCount]>,
-    /// `None` until other processes were heard.
-    others: ArcSwapOption<Heard>,
+    /// Is set when other processes are heard, which those of a store in the process never are.
+    others: OnceLock<ArcSwap<Heard>>,
     clock: Clock,
+    /// Secrets of this process, by which numbers find their columns. So nobody can make up a name that
+    /// meets another one in all rows, although the numbers are the same in every process.
+    secrets: [u64; 2],
 }
 
 /// Counts one customer, or the greatest of those that share the cell.
@@ -150,9 +153,7 @@ impl Filling {
     /// Returns the number under which every replica counts what a customer spends of a state.
     fn spender(&self, state: u64, customer: Customer) -> u64 {
         const ODD: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
-        let [state, customer] = [state ^ ODD[0], customer.digest() ^ ODD[1]].map(u128::from);
-        let product = state * customer;
-        self.number(product as u64 ^ (product >> 64) as u64)
+        self.number(folded(state ^ ODD[0], customer.digest() ^ ODD[1]))
     }
 
     /// Returns a digest that says how it fades, so that a report needs no policy.
@@ -201,15 +202,19 @@ impl Spending {
             customer_counts: (0..ROWS * COUNTS)
                 .map(|_| CustomerCount::default())
                 .collect(),
-            others: ArcSwapOption::empty(),
+            others: OnceLock::new(),
             clock,
+            secrets: [random::bits(), random::bits() | 1],
         }))
     }
 
     /// Returns what is known about a customer that asks for units of a state.
+    ///
+    /// Inlined into the only place that asks: what it returns is not copied.
+    #[inline(always)]
     pub(crate) fn see(&self, state: u64, customer: Customer, filling: &Filling) -> Seen {
         let now = self.now(filling.fades);
-        let others = self.0.others.load();
+        let others = self.0.others.get().map(ArcSwap::load);
         let heard = others.as_deref();
         let (mut customers, mut weights) = self.customer_count(state, now);
         if let Some(heard) = heard
@@ -239,7 +244,7 @@ impl Spending {
             back_per_us: SURE * share * filling.per_us,
             burst: filling.burst,
         };
-        let (here, ahead) = spent_here(&cells, &fades_of(&cells, &account));
+        let (here, ahead) = spent_here(&cells, fades_of(&cells, &account).as_ref());
         Seen {
             here,
             counted,
@@ -253,23 +258,28 @@ impl Spending {
     /// Counts units that a customer has spent in this process, since the check that found this
     /// account.
     pub(crate) fn add(&self, account: &Account, customer: Customer, units: f64) {
+        if units == 0.0 {
+            return;
+        }
         let cells = self.cells_of(account.spender);
         let fades = fades_of(&cells, account);
         // Read again: other checks of the customer may have been decided meanwhile.
-        let (here, ahead) = spent_here(&cells, &fades);
+        let (here, ahead) = spent_here(&cells, fades.as_ref());
         let counted = counted(&cells, account.spender, account.now);
         let spent = here + units;
         // A customer that comes to several processes is ahead in each by what it spends in all.
         let ahead = ahead + units * (spent + account.elsewhere) / spent;
         let ahead = ahead.min(account.burst.max(units));
-        for (cell, fade) in cells.into_iter().zip(fades) {
+        let now = pack((spent, ahead));
+        for (row, cell) in cells.into_iter().enumerate() {
+            let fade = fades.as_ref().map(|fades| fades[row]);
             let grown = |word| {
-                let (units, furthest) = fade.of(word);
-                Some(pack(units.max(spent), furthest.max(ahead)))
+                let left = fade.map_or(word, |fade| pack(fade.of(word)));
+                Some(greater(left, now))
             };
             // It cannot fail.
             let _ = cell.units.fetch_update(Relaxed, Relaxed, grown);
-            if cell.at.load(Relaxed) < account.now {
+            if fade.is_some() {
                 cell.at.fetch_max(account.now, Relaxed);
             }
             cell.spender.store(account.spender, Relaxed);
@@ -379,12 +389,14 @@ impl Spending {
             0 => 1.0,
             _ => strange.count() as f64 / f64::from(entries),
         };
-        self.0.others.store(Some(Arc::new(Heard {
+        let heard = Arc::new(Heard {
             units,
             customer_counts,
             apart,
             at,
-        })));
+        });
+        let first = || ArcSwap::new(Arc::clone(&heard));
+        self.0.others.get_or_init(first).store(heard);
     }
 
     /// Returns a reference that does not keep the store reporting.
@@ -405,23 +417,32 @@ impl Spending {
 
     /// Returns how many customers of a state ask in this process, and their weights.
     fn customer_count(&self, state: u64, now: u64) -> (f64, f64) {
-        let mut least = (f64::INFINITY, f64::INFINITY);
+        // Floats that are not negative have the order of their bits.
+        let (mut customers, mut weights) = (u64::MAX, u64::MAX);
         for customer_count in self.counts_of(state) {
             customer_count.fade(state, now);
-            let [customers, weights] = [&customer_count.customers, &customer_count.weights]
-                .map(|word| f64::from_bits(word.load(Relaxed)));
-            least = (least.0.min(customers), least.1.min(weights));
+            customers = customers.min(customer_count.customers.load(Relaxed));
+            weights = weights.min(customer_count.weights.load(Relaxed));
         }
-        least
+        (f64::from_bits(customers), f64::from_bits(weights))
     }
 
-    /// Returns a cell of each row, by other bits of the number.
+    /// Returns a cell of each row, by other bits of the mixed number: the rows are independent.
+    #[inline]
     fn cells_of(&self, spender: u64) -> [&Cell; ROWS] {
-        array::from_fn(|row| &self.0.cells[row * COLUMNS + column(spender, row, COLUMNS)])
+        let mixed = self.mixed(spender);
+        array::from_fn(|row| &self.0.cells[row * COLUMNS + column(mixed, row, COLUMNS)])
     }
 
+    #[inline]
     fn counts_of(&self, state: u64) -> [&CustomerCount; ROWS] {
-        array::from_fn(|row| &self.0.customer_counts[row * COUNTS + column(state, row, COUNTS)])
+        let mixed = self.mixed(state);
+        array::from_fn(|row| &self.0.customer_counts[row * COUNTS + column(mixed, row, COUNTS)])
+    }
+
+    fn mixed(&self, number: u64) -> u64 {
+        let [mask, factor] = self.0.secrets;
+        folded(number ^ mask, factor)
     }
 
     /// Returns the time in microseconds, in whole parts of the time in which what was spent fades:
@@ -474,9 +495,18 @@ impl Fade {
     }
 }
 
+/// Returns how the cells of a customer have faded. `None` when none has: those of a busy customer
+/// mostly have not.
+#[inline]
+fn fades_of(cells: &[&Cell; ROWS], account: &Account) -> Option<[Fade; ROWS]> {
+    let is_new = |cell: &&Cell| cell.at.load(Relaxed) >= account.now;
+    (!cells.iter().all(is_new)).then(|| fades_by_age(cells, account))
+}
+
 /// Returns how the cells of a customer have faded. Most have the same age, and the exponential is
 /// computed once for each age.
-fn fades_of(cells: &[&Cell; ROWS], account: &Account) -> [Fade; ROWS] {
+#[inline(never)]
+fn fades_by_age(cells: &[&Cell; ROWS], account: &Account) -> [Fade; ROWS] {
     let (mut last_us, mut left) = (0.0, 1.0);
     cells.map(|cell| {
         let age_us = cell.age(account.now);
@@ -492,10 +522,15 @@ fn fades_of(cells: &[&Cell; ROWS], account: &Account) -> [Fade; ROWS] {
 
 /// Returns the units that a customer has spent in this process, and those ahead of its share: of its
 /// cells, the one with the least was shared least.
-fn spent_here(cells: &[&Cell; ROWS], fades: &[Fade; ROWS]) -> (f64, f64) {
+#[inline]
+fn spent_here(cells: &[&Cell; ROWS], fades: Option<&[Fade; ROWS]>) -> (f64, f64) {
+    let words = cells.map(|cell| cell.units.load(Relaxed));
+    let Some(fades) = fades else {
+        return unpacked(words.into_iter().fold(u64::MAX, lesser));
+    };
     let (mut here, mut ahead) = (f64::INFINITY, f64::INFINITY);
-    for (cell, fade) in cells.iter().zip(fades) {
-        let found = fade.of(cell.units.load(Relaxed));
+    for (word, fade) in words.into_iter().zip(fades) {
+        let found = fade.of(word);
         (here, ahead) = (here.min(found.0), ahead.min(found.1));
     }
     (here, ahead)
@@ -517,7 +552,7 @@ const MOST_PARTS: f64 = 4_095.0;
 fn counted(cells: &[&Cell; ROWS], spender: u64, now: u64) -> (f64, f64) {
     let asked = cells.map(|cell| cell.asked.load(Relaxed));
     let asked = asked.into_iter().min().unwrap_or_default();
-    let part = (asked & ((1 << PARTS_BITS) - 1)) as f64 / MOST_PARTS;
+    let part = f64::from(asked as u16 & ((1 << PARTS_BITS) - 1)) / MOST_PARTS;
     let age_us = now.saturating_sub(asked >> PARTS_BITS);
     // As the crowd.
     if part == 0.0 || age_us < fades_us(spender) / SHORT {
@@ -543,8 +578,14 @@ fn numbers<'a>(
     numbers
 }
 
-fn column(number: u64, row: usize, columns: usize) -> usize {
-    (number >> (16 * row)) as usize % columns
+fn column(mixed: u64, row: usize, columns: usize) -> usize {
+    (mixed >> (16 * row)) as usize % columns
+}
+
+/// Returns both halves of a product as one.
+fn folded(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// Reads an amount that another process has reported.
@@ -577,9 +618,26 @@ fn change(word: &AtomicU64, change: impl Fn(f64) -> f64) {
     let _ = word.fetch_update(Relaxed, Relaxed, changed);
 }
 
-fn pack(spent: f64, ahead: f64) -> u64 {
+/// Returns the word of a cell: units that were spent, and how many of them are ahead of the share.
+fn pack((spent, ahead): (f64, f64)) -> u64 {
     u64::from((spent as f32).to_bits()) << 32 | u64::from((ahead as f32).to_bits())
 }
+
+/// Returns the lesser number of each half of two words. Floats that are not negative have the order of
+/// their bits.
+#[inline]
+fn lesser(one: u64, other: u64) -> u64 {
+    one.min(other) & UPPER | (one & !UPPER).min(other & !UPPER)
+}
+
+/// Returns the greater number of each half of two words.
+#[inline]
+fn greater(one: u64, other: u64) -> u64 {
+    one.max(other) & UPPER | (one & !UPPER).max(other & !UPPER)
+}
+
+/// The upper half of a word.
+const UPPER: u64 = !0 << 32;
 
 fn unpacked(word: u64) -> (f64, f64) {
     let [spent, ahead] = [(word >> 32) as u32, word as u32].map(f32::from_bits);

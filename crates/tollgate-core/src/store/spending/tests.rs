@@ -112,3 +112,14 @@ fn what_is_no_report_is_passed_over() {
     process.hear(&format!("ffff=7 {state:x}~2.50~4.00"));
     assert_eq!(customers(&process, state, &filling), 2.5);
 }
+
+#[test]
+fn who_spends_nothing_is_ahead_by_nothing() {
+    let (clock, filling) = (Clock::manual(1_000_000), Filling::of(&QUOTA));
+    let state = filling.state(&policy(), &Key::new("all"));
+    let [process] = processes(&clock);
+    let customer = Customer::new("acme");
+    spend(&process, state, customer, &filling, 0.0);
+    let seen = process.see(state, customer, &filling);
+    assert_eq!((seen.spent(), seen.ahead), (0.0, 0.0));
+}

@@ -80,7 +80,12 @@ pub(super) fn ceiling_within(quota: &Quota, ask: Ask, most: impl FnOnce() -> Spa
         return quota.span(quota.burst());
     }
     let (whole, part) = quota.span(ask.limit(quota.burst()));
-    (whole.saturating_add(ask.wait_us()), part).min(most())
+    let ceiling = (whole.saturating_add(ask.wait_us()), part);
+    // A part of the burst is below every debt.
+    if ceiling <= quota.span(quota.burst()) {
+        return ceiling;
+    }
+    ceiling.min(most())
 }
 
 /// Returns the time of the most units that are spent in debt.

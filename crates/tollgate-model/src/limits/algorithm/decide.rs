@@ -58,40 +58,53 @@ pub(crate) trait Decide: Sized {
 
     /// Decides for a set of one policy, in place. Returns the level, and whether the state was
     /// changed.
-    ///
-    /// Inlined: the steps of each algorithm then compile into one function, without calls between
-    /// them.
     #[inline(always)]
     fn decide(
         &mut self,
         policy: &Policy,
         stored_interval: Option<f64>,
         now_us: u64,
-        cost: u64,
+        ask: Ask,
         tag: &[u8],
     ) -> (PolicyLevel, bool) {
-        let (mut state, mended) = self.advance(policy, stored_interval, now_us);
-        let ask = Ask::from(cost);
-        let fits = state.fits(policy, now_us, ask);
-        let is_charged = fits && cost > 0;
-        if is_charged {
-            state.charge(policy, now_us, cost, tag);
-        }
-        let as_stored = match stored_interval {
-            Some(interval) if !is_charged => self.reading_as_stored(policy, interval, now_us, ask),
-            _ => None,
-        };
-        let reading =
-            as_stored.unwrap_or_else(|| state.reading(policy, now_us, ask.denied_unless(fits)));
-        let is_written = is_charged || (mended && cost > 0);
-        if is_written {
-            if Self::ADMITS_IN_DEBT || !is_charged {
-                state.note_debt(policy, None, now_us);
-            }
-            *self = state;
-        } else if !mended && state.is_moved() {
-            *self = state;
-        }
-        (PolicyLevel { fits, reading }, is_written)
+        decide_by_steps(self, policy, stored_interval, now_us, ask, tag)
     }
+}
+
+/// Decides for a set of one policy, in place, as [`Decide::decide`] does.
+///
+/// Inlined: the steps of each algorithm then compile into one function, without calls between them,
+/// and without a ceiling into another one.
+#[inline(always)]
+pub(super) fn decide_by_steps<S: Decide>(
+    stored: &mut S,
+    policy: &Policy,
+    stored_interval: Option<f64>,
+    now_us: u64,
+    ask: Ask,
+    tag: &[u8],
+) -> (PolicyLevel, bool) {
+    let (mut state, mended) = stored.advance(policy, stored_interval, now_us);
+    let fits = state.fits(policy, now_us, ask);
+    let is_charged = fits && ask.cost > 0;
+    if is_charged {
+        state.charge(policy, now_us, ask.cost, tag);
+    }
+    let denied = ask.denied_unless(fits);
+    let as_stored = match stored_interval {
+        Some(interval) if !is_charged => stored.reading_as_stored(policy, interval, now_us, denied),
+        _ => None,
+    };
+    let reading = as_stored.unwrap_or_else(|| state.reading(policy, now_us, denied));
+    let is_written = is_charged || (mended && ask.cost > 0);
+    if is_written {
+        // A ceiling may let any state go into debt.
+        if S::ADMITS_IN_DEBT || !is_charged || ask.ceiling.is_some() {
+            state.note_debt(policy, None, now_us);
+        }
+        *stored = state;
+    } else if !mended && state.is_moved() {
+        *stored = state;
+    }
+    (PolicyLevel { fits, reading }, is_written)
 }

@@ -287,14 +287,15 @@ impl State {
         cost: u64,
         tag: &[u8],
     ) -> (PolicyLevel, bool) {
-        by_state!(&mut self.0, state => state.decide(policy, stored_interval, now_us, cost, tag))
+        let ask = Ask::from(cost);
+        by_state!(&mut self.0, state => state.decide(policy, stored_interval, now_us, ask, tag))
     }
 
     /// Decides for a set of one policy under a ceiling, in place. Returns the level, and whether the
     /// state was changed.
     ///
-    /// The steps are called here: compiled into one function for ceilings too, [`decide`](Self::decide)
-    /// would cost each check without one 30 instructions.
+    /// Compiled into one function with [`decide`](Self::decide), ceilings would cost each check
+    /// without one 30 instructions.
     pub fn decide_capped(
         &mut self,
         policy: &Policy,
@@ -303,29 +304,7 @@ impl State {
         ask: Ask,
         tag: &[u8],
     ) -> (PolicyLevel, bool) {
-        let Advanced { mut state, mended } = self.advance(policy, stored_interval, now_us);
-        let fits = state.fits(policy, now_us, ask);
-        let is_charged = fits && ask.cost > 0;
-        if is_charged {
-            state.charge(policy, now_us, ask.cost, tag);
-        }
-        let denied = ask.denied_unless(fits);
-        let as_stored = match stored_interval {
-            Some(interval) if !is_charged => {
-                self.reading_as_stored(policy, interval, now_us, denied)
-            }
-            _ => None,
-        };
-        let reading = as_stored.unwrap_or_else(|| state.reading(policy, now_us, denied));
-        let is_written = is_charged || (mended && ask.cost > 0);
-        if is_written {
-            // A ceiling may let any state go into debt.
-            state.note_debt(policy, None, now_us);
-            *self = state;
-        } else if !mended && state.is_moved() {
-            *self = state;
-        }
-        (PolicyLevel { fits, reading }, is_written)
+        by_state!(&mut self.0, state => state.decide(policy, stored_interval, now_us, ask, tag))
     }
 
     /// Returns what a look reads of this stored state.

@@ -8,6 +8,7 @@ use super::{
     Adjust, Decide, Meter, Refund, StoredState,
     bucket::{self, Bucket, add, beyond_us, bursts, ceiling_within},
     debt::MOST_BURSTS,
+    decide::decide_by_steps,
     level::{Numbers, PolicyLevel, Reading},
     rate::{StoredRate, reading_at_other_rate},
     stored::doubles,
@@ -123,12 +124,15 @@ impl Decide for TokenBucketState {
         policy: &Policy,
         stored_interval: Option<f64>,
         now_us: u64,
-        cost: u64,
+        ask: Ask,
         tag: &[u8],
     ) -> (PolicyLevel, bool) {
-        match self {
-            Self::Plain(bucket) => bucket.decide(policy, stored_interval, now_us, cost, tag),
-            Self::Traced(traced) => traced.decide(policy, stored_interval, now_us, cost, tag),
+        match (self, ask.ceiling) {
+            (Self::Plain(bucket), None) => bucket.decide(policy, stored_interval, now_us, ask, tag),
+            (Self::Traced(traced), None) => {
+                traced.decide(policy, stored_interval, now_us, ask, tag)
+            }
+            (state, Some(_)) => decide_by_steps(state, policy, stored_interval, now_us, ask, tag),
         }
     }
 }
