@@ -16,8 +16,8 @@ use crate::{
     failure::Failure,
     output::{Format, Report},
     redis::{
-        First, LimitOptions, Limits, NameOptions, Names, Order, RedisOptions, Scan, ScanOptions,
-        ScanReport, StateEntry, Wanted,
+        First, LimitOptions, Limits, NameOptions, Names, Order, RedisOptions, Scan, ScanCounts,
+        ScanOptions, StateEntry, Wanted,
     },
     watch::{self, Collector, EndpointOptions, Pace, Plain, Screen},
 };
@@ -106,7 +106,7 @@ enum Manner {
 #[derive(Serialize)]
 struct Topped {
     #[serde(flatten)]
-    scan: ScanReport,
+    counts: ScanCounts,
     states: Vec<StateEntry>,
 }
 
@@ -184,11 +184,14 @@ impl Top {
         })?;
         let mut states = first.take();
         states.iter_mut().for_each(|state| names.apply(state));
-        let topped = Topped { scan, states };
+        let topped = Topped {
+            counts: scan.counts(),
+            states,
+        };
         Ok(Report::new(format, &topped, || {
             let mut text = state_table(&topped.states);
             // Writing to memory cannot fail.
-            let _ = writeln!(text, "{}", topped.scan.line());
+            let _ = writeln!(text, "{}", scan.line());
             text
         }))
     }

@@ -10,7 +10,9 @@ use super::states::{run_async, state_table};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{LimitOptions, RedisOptions, Scan, ScanOptions, ScanReport, StateEntry, Wanted},
+    redis::{
+        LimitOptions, RedisOptions, Scan, ScanCounts, ScanOptions, ScanReport, StateEntry, Wanted,
+    },
 };
 
 /// Lists the keys that are limited now: a request of one unit would be denied.
@@ -45,6 +47,8 @@ pub(crate) struct Who {
 #[derive(Serialize)]
 struct Limited {
     #[serde(flatten)]
+    counts: ScanCounts,
+    #[serde(skip)]
     scan: ScanReport,
     limited: u64,
     states: Vec<StateEntry>,
@@ -72,6 +76,7 @@ impl Who {
         states.sort_by(|a, b| a.redis_key.cmp(&b.redis_key));
         states.dedup_by(|a, b| a.redis_key == b.redis_key);
         let report = Limited {
+            counts: scan.counts(),
             scan,
             limited,
             states,

@@ -30,6 +30,6 @@ pub(crate) use lookup::{KeyOptions, denied_ms, find};
 pub(crate) use names::{NameOptions, Names};
 pub(crate) use published::{Published, PublishedLimiter, parse_share};
 pub(crate) use reading::Reading;
-pub(crate) use scan::{Scan, ScanOptions, ScanReport};
+pub(crate) use scan::{Scan, ScanCounts, ScanOptions, ScanReport};
 pub(crate) use server::{RedisOptions, Server};
 pub(crate) use wanted::Wanted;

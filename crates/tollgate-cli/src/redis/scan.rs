@@ -51,6 +51,14 @@ pub(crate) struct ScanReport {
     pub(crate) unused_prefix: Option<String>,
 }
 
+/// The counts of a scan beside the states that it has found, which are listed as `states`.
+#[derive(Debug, Serialize)]
+pub(crate) struct ScanCounts {
+    scanned: u64,
+    other_keys: u64,
+    without_limit: u64,
+}
+
 impl Default for ScanOptions {
     fn default() -> Self {
         Self {
@@ -186,6 +194,15 @@ fn spent(
 }
 
 impl ScanReport {
+    /// Returns the counts, for a report with a list of states.
+    pub(crate) fn counts(&self) -> ScanCounts {
+        ScanCounts {
+            scanned: self.states,
+            other_keys: self.other_keys,
+            without_limit: self.without_limit,
+        }
+    }
+
     /// Returns the counts as a line.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{} states", self.states);

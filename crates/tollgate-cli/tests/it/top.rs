@@ -350,3 +350,28 @@ fn digests_of_keys_differ_in_each_run() {
     assert_ne!(one, other);
     assert!(other.is_string());
 }
+
+#[test]
+fn each_field_of_the_json_stands_once() {
+    if no_server() {
+        return;
+    }
+    let server = RedisServer::start();
+    fill(&server, [("tollgate:{acme}:api:f1".to_owned(), 3)]);
+    let url = server.url();
+    for arguments in [&["top", "--once"][..], &["who", "--policy", "api=1/d"]] {
+        let run = tollgate([arguments, &["--redis", &url, "--format", "json"]].concat());
+        let json = run.json();
+        assert_eq!(json["states"].as_array().map(Vec::len), Some(1), "{json}");
+        assert_eq!(json["scanned"], 1, "{json}");
+        for field in json.as_object().unwrap().keys() {
+            let name = format!("\"{field}\":");
+            assert_eq!(
+                run.stdout.matches(&name).count(),
+                1,
+                "{name} {}",
+                run.stdout
+            );
+        }
+    }
+}
