@@ -13,7 +13,8 @@
 --         and 'full' when there are too many. Nothing is granted then.
 -- Effects sets the version and the expiry, and drops exceptions that have ended, and lines of another form.
 -- Pitfalls all is read before the first write, and the version is written first: the source of a slot that moves refuses a
---         command on a missing key, and the hash is never without a field meanwhile.
+--         command on a missing key, and the hash is never without a field meanwhile. The expiry comes before the line: a user
+--         who may not set it grants nothing.
 local now = ARGV[1]
 if now == '' then
   local time = redis.call('TIME')
@@ -41,6 +42,7 @@ if lasts > 0 and count >= ARGV[6] + 0 then
   return { string.format('%.0f', now), '', 'full' }
 end
 redis.call('HSET', KEYS[1], '', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[7])
 for at = 1, #ended do
   redis.call('HDEL', KEYS[1], ended[at])
 end
@@ -50,5 +52,4 @@ if lasts > 0 then
 else
   redis.call('HDEL', KEYS[1], ARGV[3])
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[7])
 return { string.format('%.0f', now), last }

@@ -4,6 +4,7 @@ mod agreement;
 mod batches;
 mod cascades;
 mod decimal_arguments;
+mod exceptions;
 mod hostile_replies;
 mod large_quotas;
 mod largest_sets;
