@@ -16,6 +16,7 @@ mod arguments;
 mod commands;
 #[cfg(feature = "command")]
 mod event_log;
+mod exceptions;
 mod failure;
 mod operator;
 mod output;
@@ -36,11 +37,12 @@ use clap::{CommandFactory, Parser};
 
 #[cfg(feature = "command")]
 use arguments::{Arguments, Command};
+pub use exceptions::ExceptionRow;
 #[cfg(feature = "command")]
 use failure::Failure;
 pub use operator::{
-    EnforcedLimits, HeaviestKeys, KeyStates, Operator, OperatorBuilder, OperatorError, Order,
-    PublishedLimiters, RemovedStates,
+    ChangedException, EnforcedLimits, ExceptionRequest, GrantedExceptions, HeaviestKeys, KeyStates,
+    Operator, OperatorBuilder, OperatorError, Order, PublishedLimiters, RemovedStates,
 };
 #[cfg(feature = "command")]
 use output::Report;

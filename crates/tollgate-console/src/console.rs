@@ -92,6 +92,8 @@ impl Console {
             .route("/api/peek", post(routes::peek))
             .route("/api/reset", post(routes::reset))
             .route("/api/share", post(routes::share))
+            .route("/api/exception", post(routes::grant))
+            .route("/api/withdraw", post(routes::withdraw))
             .fallback(routes::nothing)
             .method_not_allowed_fallback(routes::wrong_method)
             .layer(from_fn_with_state(Arc::clone(&self.0), guard::guard))

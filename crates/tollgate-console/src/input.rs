@@ -4,7 +4,7 @@
 use axum::body::{Body, to_bytes};
 use http::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
-use tollgate_cli::Order;
+use tollgate_cli::{ExceptionRequest, Order};
 
 use crate::problem::Problem;
 
@@ -39,11 +39,48 @@ pub(crate) struct Share {
     pub(crate) share: Option<String>,
 }
 
+/// The body of `POST api/exception`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Grant {
+    pub(crate) limiter: String,
+    /// May be missing, when the limiter has one policy.
+    pub(crate) policy: Option<String>,
+    pub(crate) key: String,
+    /// `quota 900/day`, `factor 2.5` or `fresh start`.
+    pub(crate) change: String,
+    /// A span such as `2h`, or a time such as `2026-12-24T18:00:00Z`. May be missing for a fresh start.
+    #[serde(default)]
+    pub(crate) ends: String,
+    pub(crate) reason: String,
+}
+
+/// The body of `POST api/withdraw`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Withdrawal {
+    pub(crate) limiter: String,
+    pub(crate) policy: Option<String>,
+    pub(crate) key: String,
+}
+
 /// The query of `GET api/keys`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) number: u32,
     pub(crate) by: Order,
+}
+
+impl Grant {
+    /// Returns the request of this author for a key, which the body may name by its digest.
+    pub(crate) fn request(&self, author: &str, key: &str) -> ExceptionRequest {
+        let request = ExceptionRequest::new(&*self.limiter, key, &*self.change, &*self.ends);
+        let request = request.by(author).because(&*self.reason);
+        match &self.policy {
+            Some(policy) => request.of(&**policy),
+            None => request,
+        }
+    }
 }
 
 /// Reads a body.

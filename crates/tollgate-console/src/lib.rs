@@ -1,6 +1,6 @@
 //! Serves a page for people on call: which limiters there are and what they enforce, which keys spend
-//! and are denied most, what one key has spent, and which replica enforces what. With a name, they
-//! make a key fresh and set the share of a limiter.
+//! and are denied most, what one key has spent, which keys have exceptions, and which replica enforces
+//! what. With a name, they make a key fresh, grant an exception, and set the share of a limiter.
 //!
 //! Use the command `tollgate` in a terminal: it does the same, and more. Use metrics for alerts.
 //!

@@ -1,11 +1,18 @@
 //! Limiters of this process, for an application that counts in its own memory.
 //! Limiters of all replicas are read by an operator of `tollgate-cli`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde::Serialize;
 use serde_json::{Value, json};
-use tollgate::{Enforcement, Key, KeySecret, Limiter, limiter::DeniedKeys, store::Publication};
+use tollgate::{
+    Enforcement, ErrorKind, Key, Limiter,
+    limiter::DeniedKeys,
+    store::{Exception, Publication},
+};
+use tollgate_cli::ExceptionRow;
 
-use crate::problem::Problem;
+use crate::{input::Grant, problem::Problem};
 
 /// The longest key, in bytes, as an operator has it.
 const LONGEST_KEY: usize = 4_096;
@@ -25,10 +32,9 @@ const LONGEST_KEY: usize = 4_096;
 /// let limiters = LocalLimiters::new().with(&api).with_share(&search, &share);
 /// assert_eq!(limiters.names().collect::<Vec<_>>(), ["api", "search"]);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct LocalLimiters {
     limiters: Vec<Local>,
-    secret: KeySecret,
 }
 
 #[derive(Clone)]
@@ -56,27 +62,11 @@ struct PolicyRow<'a> {
     expires_ms: u64,
 }
 
-impl Default for LocalLimiters {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl LocalLimiters {
     /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
-        // The random keys of the standard library's hash maps.
-        let secret: Vec<u8> = (0..4_u64)
-            .flat_map(|at| {
-                use std::hash::BuildHasher as _;
-                std::hash::RandomState::new().hash_one(at).to_le_bytes()
-            })
-            .collect();
-        Self {
-            limiters: Vec::new(),
-            secret: KeySecret::new(secret),
-        }
+        Self::default()
     }
 
     /// Adds a limiter, under its [name](Limiter::name).
@@ -107,9 +97,9 @@ impl LocalLimiters {
         self.limiters.iter().map(|local| local.publication.name())
     }
 
-    /// Returns the digest of a key.
+    /// Returns the digest of a key, under which the process shows it everywhere.
     pub(crate) fn name_of(&self, key: &str) -> String {
-        DeniedKeys::digest(&Key::new(key), &self.secret)
+        DeniedKeys::digest_of(key, &DeniedKeys::process_secret())
     }
 
     /// Lists the limiters, with the fields that `tollgate enforce --format json` has.
@@ -159,7 +149,8 @@ impl LocalLimiters {
                 rows.push(json!(row));
             }
         }
-        Ok(json!({ "states": rows }))
+        let exceptions = self.rows(|exception| exception.key() == Key::new(key).encoded());
+        Ok(json!({ "states": rows, "exceptions": exceptions.await? }))
     }
 
     /// Makes a key fresh, and returns what it had spent.
@@ -176,12 +167,7 @@ impl LocalLimiters {
     /// Sets the share of a limiter. `None` withdraws it.
     pub(crate) fn set_share(&self, name: &str, share: Option<&str>) -> Result<(), Problem> {
         let percent = share.map(percent).transpose()?;
-        let named = |local: &&Local| local.publication.name() == name;
-        let local = self.limiters.iter().find(named).ok_or_else(|| {
-            let names: Vec<_> = self.names().collect();
-            let names = names.join(", ");
-            Problem::refused(format!("there is no limiter {name:?}, expected {names}"))
-        })?;
+        let local = self.named(name)?;
         if local.publication.enforcement().is_none() {
             return Err(Problem::refused(format!(
                 "limiter {name} takes no share: it has no Enforcement"
@@ -199,6 +185,118 @@ impl Local {
     fn operator(&self) -> Option<u8> {
         self.operator.lock().ok().and_then(|share| *share)
     }
+}
+
+/// The exceptions of limiters of this process.
+impl LocalLimiters {
+    /// Lists the exceptions, with the fields that `tollgate except --format json` has.
+    pub(crate) async fn exceptions(&self) -> Result<Value, Problem> {
+        Ok(json!({ "exceptions": self.rows(|_| true).await? }))
+    }
+
+    async fn rows(
+        &self,
+        is_wanted: impl Fn(&Exception) -> bool,
+    ) -> Result<Vec<ExceptionRow>, Problem> {
+        let mut rows = Vec::new();
+        for local in &self.limiters {
+            let listed = match local.limiter.exceptions().await {
+                Ok(listed) => listed,
+                // Another kind of store keeps none.
+                Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let wanted = listed.iter().filter(|listed| is_wanted(listed));
+            rows.extend(wanted.map(|listed| self.row(local, listed)));
+        }
+        Ok(rows)
+    }
+
+    /// Grants an exception, or changes one.
+    pub(crate) async fn grant(&self, grant: &Grant, author: &str) -> Result<Value, Problem> {
+        let name = &*grant.limiter;
+        let local = self.named(name)?;
+        if !local.limiter.takes_exceptions() {
+            return Err(Problem::refused(format!(
+                "limiter {name} takes no exceptions: it is neither published nor built with_exceptions"
+            )));
+        }
+        let listed = local.limiter.exceptions().await?;
+        let is_named = |listed: &&Exception| self.name_of(listed.key()) == grant.key;
+        let key = listed
+            .iter()
+            .find(is_named)
+            .map_or(&*grant.key, Exception::key);
+        let request = grant.request(author, key);
+        let exception = request.exception(local.limiter.policies(), now_us())?;
+        let id = exception.id();
+        let replaced = local.limiter.grant_exception(exception).await?;
+        let listed = local.limiter.exceptions().await?;
+        let granted = listed.iter().find(|listed| listed.id() == id);
+        Ok(json!({
+            "done": if replaced.is_some() { "changed" } else { "granted" },
+            "exception": granted.map(|granted| self.row(local, granted)),
+        }))
+    }
+
+    /// Withdraws the exception of a key. The policy may be left out when there is one.
+    pub(crate) async fn withdraw(
+        &self,
+        name: &str,
+        policy: Option<&str>,
+        key: &str,
+    ) -> Result<Value, Problem> {
+        let local = self.named(name)?;
+        let is_meant = |listed: &&Exception| {
+            // A fresh start has happened.
+            !listed.is_fresh_start()
+                && policy.is_none_or(|policy| policy == listed.policy())
+                && ([key, Key::new(key).encoded()].contains(&listed.key())
+                    || self.name_of(listed.key()) == key)
+        };
+        let listed = local.limiter.exceptions().await?;
+        let meant: Vec<_> = listed.iter().filter(is_meant).collect();
+        let [meant] = meant[..] else {
+            let policies: Vec<_> = meant.iter().map(|meant| meant.policy()).collect();
+            let found = match &policies[..] {
+                [] => "is no exception".to_owned(),
+                names => format!(
+                    "are several exceptions, choose a policy: {}",
+                    names.join(", ")
+                ),
+            };
+            return Err(Problem::refused(format!(
+                "there {found} for {key:?} at the limiter {name}"
+            )));
+        };
+        local.limiter.withdraw_listed(meant).await?;
+        Ok(json!({ "done": "withdrawn", "exception": self.row(local, meant) }))
+    }
+
+    fn row(&self, local: &Local, exception: &Exception) -> ExceptionRow {
+        let mut policies = local.limiter.policies().iter();
+        let policy = policies.find(|policy| policy.name() == exception.policy());
+        let policy = policy.filter(|_| !exception.is_fresh_start());
+        let changed = policy.and_then(|policy| exception.change().of(policy).ok());
+        ExceptionRow::new(exception, now_us())
+            .with_key(self.name_of(exception.key()))
+            .with_quota(changed.map(|policy| policy.quota()))
+    }
+
+    fn named(&self, name: &str) -> Result<&Local, Problem> {
+        let named = |local: &&Local| local.publication.name() == name;
+        self.limiters.iter().find(named).ok_or_else(|| {
+            let names: Vec<_> = self.names().collect();
+            let names = names.join(", ");
+            Problem::refused(format!("there is no limiter {name:?}, expected {names}"))
+        })
+    }
+}
+
+/// Returns the time of a store in the process.
+fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, micros)
 }
 
 fn check_key(key: &str) -> Result<(), Problem> {

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::{
     Visitor,
-    input::{self, Keys, Peek, Reset, Share},
+    input::{self, Grant, Keys, Peek, Reset, Share, Withdrawal},
     problem::Problem,
-    state::ConsoleState,
+    state::{ConsoleState, Subject},
 };
 
 /// The most denied keys that are listed.
@@ -37,6 +37,7 @@ pub(crate) async fn status(
     let inner = &console;
     let limiters = inner.source.limiters().await?;
     let replicas = inner.source.replicas().await?;
+    let exceptions = inner.source.exceptions().await?;
     let denied = inner.denied_keys.as_ref().map(|denied| {
         let row = |key: tollgate::limiter::DeniedKey| {
             json!({"name": key.name(), "denials": key.denials(), "overcount": key.overcount()})
@@ -49,6 +50,7 @@ pub(crate) async fn status(
         "source": inner.source.describe(),
         "limiters": limiters,
         "replicas": replicas,
+        "exceptions": exceptions["exceptions"],
         "denied": denied,
         "actions": inner.actions(),
     })))
@@ -82,7 +84,12 @@ pub(crate) async fn reset(
     let removed = inner.source.reset(&key).await?;
     let states = removed["states"].as_array().map_or(0, Vec::len);
     let outcome = format!("{states} states removed");
-    inner.note(author, "reset", inner.source.name_of(&key), outcome);
+    inner.note(
+        author,
+        "reset",
+        Subject::key(&inner.source, "", &inner.source.name_of(&key)),
+        outcome,
+    );
     Ok(Json(removed))
 }
 
@@ -100,8 +107,45 @@ pub(crate) async fn share(
         Some(share) => format!("enforced for {}%", share.trim_end_matches('%')),
         None => "share withdrawn".to_owned(),
     };
-    inner.note(author, "share", limiter, outcome);
+    inner.note(author, "share", Subject::limiter(limiter), outcome);
     Ok(Json(inner.source.limiters().await?))
+}
+
+/// `POST /api/exception`: grants an exception, or changes one.
+pub(crate) async fn grant(
+    State(console): State<Arc<ConsoleState>>,
+    Extension(visitor): Extension<Visitor>,
+    body: Body,
+) -> Answer {
+    let author = author(&visitor)?;
+    let grant: Grant = input::read(body).await?;
+    let inner = &console;
+    let granted = inner.source.grant(&grant, author).await?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (row, done) = (&granted["exception"], text(&granted["done"]));
+    let outcome = format!("{} {done}: {}", text(&row["change"]), grant.reason);
+    inner.note(
+        author,
+        "exception",
+        Subject::exception(&inner.source, row),
+        outcome,
+    );
+    Ok(Json(granted))
+}
+
+/// `POST /api/withdraw`: withdraws an exception before its end.
+pub(crate) async fn withdraw(
+    State(console): State<Arc<ConsoleState>>,
+    Extension(visitor): Extension<Visitor>,
+    body: Body,
+) -> Answer {
+    let author = author(&visitor)?;
+    let withdrawal: Withdrawal = input::read(body).await?;
+    let inner = &console;
+    let withdrawn = inner.source.withdraw(&withdrawal).await?;
+    let subject = Subject::exception(&inner.source, &withdrawn["exception"]);
+    inner.note(author, "exception", subject, "withdrawn".to_owned());
+    Ok(Json(withdrawn))
 }
 
 fn author(visitor: &Visitor) -> Result<&str, Problem> {

@@ -2,9 +2,14 @@
 //! Both answer with the same fields, so that the page does not know the difference.
 
 use serde_json::{Value, json};
+use tollgate::Key;
 use tollgate_cli::Operator;
 
-use crate::{input::Keys, local::LocalLimiters, problem::Problem};
+use crate::{
+    input::{Grant, Keys, Withdrawal},
+    local::LocalLimiters,
+    problem::Problem,
+};
 
 /// The source of a [`Console`](crate::Console). An [`Operator`] and [`LocalLimiters`] make one.
 #[derive(Clone, Debug)]
@@ -88,11 +93,46 @@ impl Source {
         }
     }
 
+    /// Lists the exceptions.
+    pub(crate) async fn exceptions(&self) -> Result<Value, Problem> {
+        match &self.0 {
+            Kind::Store(operator) => Ok(json!(operator.exceptions().await?)),
+            Kind::Local(limiters) => limiters.exceptions().await,
+        }
+    }
+
+    /// Grants an exception, or changes one.
+    pub(crate) async fn grant(&self, grant: &Grant, author: &str) -> Result<Value, Problem> {
+        match &self.0 {
+            Kind::Store(operator) => {
+                let request = grant.request(author, &grant.key);
+                Ok(json!(operator.grant_exception(&request).await?))
+            }
+            Kind::Local(limiters) => limiters.grant(grant, author).await,
+        }
+    }
+
+    /// Withdraws an exception.
+    pub(crate) async fn withdraw(&self, withdrawal: &Withdrawal) -> Result<Value, Problem> {
+        let Withdrawal {
+            limiter,
+            policy,
+            key,
+        } = withdrawal;
+        let policy = policy.as_deref();
+        match &self.0 {
+            Kind::Store(operator) => Ok(json!(
+                operator.withdraw_exception(limiter, policy, key).await?
+            )),
+            Kind::Local(limiters) => limiters.withdraw(limiter, policy, key).await,
+        }
+    }
+
     /// Returns the name under which an action on a key is listed: a digest, unless keys are shown.
     pub(crate) fn name_of(&self, key: &str) -> String {
         match &self.0 {
             Kind::Store(operator) => operator.name_of(key),
-            Kind::Local(limiters) => limiters.name_of(key),
+            Kind::Local(limiters) => limiters.name_of(Key::new(key).encoded()),
         }
     }
 }

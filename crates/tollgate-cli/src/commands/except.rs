@@ -1,29 +1,30 @@
 //! `tollgate except`: lists, grants and withdraws exceptions.
-//! The calls of each server are in `redis/`.
+//! What an operator asks for is found in `exceptions.rs`; the calls of each server are in `redis/`.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use serde::Serialize;
 use tollgate::{
-    Key, PolicySet, Quota,
-    store::{Exception, ExceptionCall, ExceptionChange, ExceptionReply, Publication},
+    PolicySet, Quota,
+    store::{Exception, ExceptionCall, ExceptionChange},
 };
-use tollgate_rules::Descriptor;
 
 use super::states::run_async;
 use crate::{
+    exceptions::{self, ExceptionEnd, ExceptionRow, RECORDED, encoded},
     failure::Failure,
     output::{Format, Report, Table, shown},
-    redis::{Published, RedisOptions, Server, span},
-    rules::{self, RuleOptions},
-    trace::{parse_time, shown_time},
+    redis::{RedisOptions, Server, span},
+    rules::RuleOptions,
+    trace::parse_time,
 };
 
-/// Lists, grants or withdraws exceptions: another quota for one key of a limiter, until an end.
+/// Lists, grants or withdraws exceptions: another quota for one key of a limiter, until an end, or a fresh
+/// start.
 ///
 /// Each replica applies a change within three seconds. An exception ends by the clock of the server,
-/// also while the server is away. What the key has spent stays spent: `tollgate reset` gives it back.
+/// also while the server is away. What the key has spent stays spent, but for a fresh start.
 /// One that is granted again is changed.
 ///
 /// The limiter has to be published by its service. For a limiter of rules, which is called `rules` by
@@ -34,6 +35,7 @@ Examples:
   tollgate except --redis redis://127.0.0.1
   tollgate except search acme --factor 2.5 --for 2h --author ann --reason 'imports its archive' --redis redis://127.0.0.1
   tollgate except search acme --of daily --quota 900/day --until 2026-12-24T18:00:00Z --author ann --reason trial
+  tollgate except search acme --of daily --fresh --author ann --reason 'was charged twice' --redis redis://127.0.0.1
   tollgate except search acme --withdraw --redis redis://127.0.0.1
   tollgate except rules tenant=gold --rules rules.yaml --factor 2 --for 2h --author ann --reason trial")]
 pub(crate) struct Except {
@@ -57,6 +59,11 @@ pub(crate) struct Except {
     /// Grants the quota of the policy times this factor
     #[arg(long, requires = "key", conflicts_with = "withdraw")]
     factor: Option<f64>,
+
+    /// Lets nothing count any more that the policy has counted of the key; --for is how long that is listed,
+    /// a day by default
+    #[arg(long, requires = "key", conflicts_with_all = ["quota", "factor", "withdraw"])]
+    fresh: bool,
 
     /// Withdraws the exception before its end
     #[arg(long, requires = "key")]
@@ -100,68 +107,27 @@ enum Done {
     Listed,
     Granted,
     Changed,
+    Fresh,
     Withdrawn,
 }
 
 #[derive(Serialize)]
 struct Excepted {
     done: Done,
-    exceptions: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    limiter: String,
-    policy: String,
-    /// The encoded key.
-    key: String,
-    change: String,
-    author: String,
-    reason: String,
-    begins: String,
-    ends: String,
-    left_s: u64,
+    exceptions: Vec<ExceptionRow>,
 }
 
 impl Except {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let excepted = run_async(async {
             let mut server = self.redis.connect().await?;
-            let is_change = self.quota.is_some() || self.factor.is_some() || self.withdraw;
-            let Some(limiter) = self.limiter.as_deref().filter(|_| is_change) else {
-                return self.list(&mut server).await;
-            };
-            let (key, policies) = self.named(&mut server, limiter).await?;
-            let policy = self.policy(limiter, &policies)?;
-            if self.withdraw {
-                let call = ExceptionCall::withdraw(limiter, &policy, &key);
-                let reply = server.exceptions(&call).await?;
-                return match &reply.exceptions[..] {
-                    [] => Err(Failure::new(format_args!(
-                        "there is no exception of {} for {} at the limiter {}",
-                        shown(&policy),
-                        shown(&key),
-                        shown(limiter)
-                    ))),
-                    _ => Ok(Excepted::new(Done::Withdrawn, &reply)),
-                };
+            let is_change =
+                self.quota.is_some() || self.factor.is_some() || self.fresh || self.withdraw;
+            match self.limiter.as_deref().filter(|_| is_change) {
+                None => self.list(&mut server).await,
+                Some(limiter) if self.withdraw => self.take_back(&mut server, limiter).await,
+                Some(limiter) => self.grant(&mut server, limiter).await,
             }
-            let lasts = self.lasts(&mut server).await?;
-            let exception = Exception::new(&*policy, "", self.change()?, lasts)
-                .at_key(&*key)
-                .at_limiter(limiter)
-                .by(self.author.as_deref().unwrap_or_default())
-                .because(self.reason.as_deref().unwrap_or_default());
-            exception.fits(&policies).map_err(Failure::new)?;
-            let id = exception.id();
-            let replaced = server.exceptions(&ExceptionCall::Grant(exception)).await?;
-            let mut reply = server.exceptions(&ExceptionCall::List).await?;
-            reply.exceptions.retain(|exception| exception.id() == id);
-            let done = match &replaced.exceptions[..] {
-                [] => Done::Granted,
-                _ => Done::Changed,
-            };
-            Ok(Excepted::new(done, &reply))
         })?;
         Ok(Report::new(format, &excepted, || {
             excepted.text(self.redis.prefix())
@@ -169,8 +135,8 @@ impl Except {
     }
 
     async fn list(&self, server: &mut Server) -> Result<Excepted, Failure> {
-        let mut reply = server.exceptions(&ExceptionCall::List).await?;
-        let is_asked = |exception: &Exception| {
+        let reply = server.exceptions(&ExceptionCall::List).await?;
+        let is_asked = |exception: &&Exception| {
             let limiter = self.limiter.as_deref();
             limiter.is_none_or(|limiter| limiter == exception.limiter())
                 && match &self.key[..] {
@@ -178,75 +144,85 @@ impl Except {
                     keys => keys.iter().any(|key| encoded(key) == exception.key()),
                 }
         };
-        reply.exceptions.retain(is_asked);
-        reply.exceptions.sort_by_key(Exception::id);
-        Ok(Excepted::new(Done::Listed, &reply))
+        let mut listed: Vec<_> = reply.exceptions.iter().filter(is_asked).collect();
+        listed.sort_by_key(|exception| exception.id());
+        Ok(Excepted::new(Done::Listed, listed, reply.now_us))
     }
 
-    /// Returns the encoded key, and the policies of the limiter.
-    async fn named(
-        &self,
-        server: &mut Server,
-        limiter: &str,
-    ) -> Result<(String, PolicySet), Failure> {
-        if let Some(file) = &self.file {
-            let set = self.rules.load(file)?;
-            let domain = rules::domain(&set, self.domain.as_deref())?;
-            let entries = self.key.iter().map(|entry| rules::pair(entry));
-            let descriptor: Descriptor<'_> = entries.collect::<Result<_, _>>()?;
-            let found = set.find(domain, &descriptor);
-            let policies = found.as_ref().and_then(|found| found.rule().policies());
-            let (Some(found), Some(policies)) = (&found, policies) else {
-                return Err(Failure::new(format_args!(
-                    "no rule limits {}",
-                    shown(&self.key.join(" "))
-                )));
-            };
-            return Ok((found.key().encoded().to_owned(), policies.clone()));
-        }
-        let [key] = &self.key[..] else {
-            return Err(Failure::new(
-                "expected one KEY, got several, which only entries with --rules may be",
-            ));
-        };
-        let published = Published::read(server).await?;
-        // The newest is the last one.
-        let mut own = published.limits.iter().rev();
-        match own.find(|limits| limits.name() == limiter) {
-            Some(limits) => Ok((encoded(key), limits.policies())),
-            // What a limiter that is gone has left can be withdrawn.
-            None if self.withdraw && self.policy.is_some() => {
-                let policy = self.policy.as_deref().unwrap_or_default();
-                let policy = tollgate::Policy::try_new(
-                    policy.to_owned(),
-                    tollgate::Algorithm::TokenBucket,
-                    Quota::per_second(1),
-                );
-                Ok((encoded(key), policy.map_err(Failure::new)?.into()))
-            }
+    async fn grant(&self, server: &mut Server, limiter: &str) -> Result<Excepted, Failure> {
+        let (key, policies) = match self.of_rules()? {
+            Some(found) => found,
             None => {
-                let names: Vec<_> = published.limits.iter().map(Publication::name).collect();
-                Err(Failure::new(format_args!(
-                    "no limiter {} is published under the prefix {}, which has {}",
-                    shown(limiter),
-                    self.redis.prefix(),
-                    shown(&names.join(", "))
-                )))
+                let published = exceptions::published(server).await?;
+                let policies = exceptions::of_published(&published, limiter, self.redis.prefix())?;
+                (self.text_key()?, policies)
             }
-        }
+        };
+        let policy = exceptions::policy(self.policy.as_deref(), limiter, &policies, "--of")?;
+        let lasts = match (self.lasts, self.until) {
+            (Some(lasts), _) => ExceptionEnd::For(lasts),
+            (None, Some(until)) => ExceptionEnd::Until(until),
+            (None, None) if self.fresh => ExceptionEnd::For(RECORDED),
+            (None, None) => {
+                return Err(Failure::new(
+                    "an exception has an end: expected --for TIME or --until TIME",
+                ));
+            }
+        };
+        let lasts = lasts.lasts("--until", server.now_us().await?)?;
+        let exception = Exception::new(policy, "", self.change()?, lasts)
+            .at_key(key)
+            .at_limiter(limiter)
+            .by(self.author.as_deref().unwrap_or_default())
+            .because(self.reason.as_deref().unwrap_or_default());
+        exception.fits(&policies).map_err(Failure::new)?;
+        let granted = exceptions::grant(server, &policies, exception).await?;
+        let done = match granted.replaced {
+            _ if self.fresh => Done::Fresh,
+            None => Done::Granted,
+            Some(_) => Done::Changed,
+        };
+        Ok(Excepted::new(done, &granted.exception, granted.now_us))
     }
 
-    /// Returns the name of the policy.
-    fn policy(&self, limiter: &str, policies: &PolicySet) -> Result<String, Failure> {
-        let names: Vec<_> = policies.iter().map(tollgate::Policy::name).collect();
-        match (&self.policy, &names[..]) {
-            (Some(policy), _) => Ok(policy.clone()),
-            (None, [only]) => Ok((*only).to_owned()),
-            (None, _) => Err(Failure::new(format_args!(
-                "the limiter {} has several policies, choose one with --of: {}",
-                shown(limiter),
-                shown(&names.join(", "))
-            ))),
+    async fn take_back(&self, server: &mut Server, limiter: &str) -> Result<Excepted, Failure> {
+        let key = match self.of_rules()? {
+            Some((key, _)) => key,
+            None => self.text_key()?,
+        };
+        let of_policy = |policy: &String| format!("of {} ", shown(policy));
+        let what = format!(
+            "{}for {} at the limiter {}",
+            self.policy.as_ref().map(of_policy).unwrap_or_default(),
+            shown(&key),
+            shown(limiter)
+        );
+        let is_meant = |exception: &Exception| {
+            let policy = self.policy.as_deref();
+            exception.limiter() == limiter
+                && exception.key() == key
+                && policy.is_none_or(|policy| policy == exception.policy())
+        };
+        let (now_us, withdrawn) = exceptions::withdraw(server, &what, is_meant).await?;
+        Ok(Excepted::new(Done::Withdrawn, [&withdrawn], now_us))
+    }
+
+    /// Returns the encoded key and the policies of a rule, when rules are named.
+    fn of_rules(&self) -> Result<Option<(String, PolicySet)>, Failure> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        let set = self.rules.load(file)?;
+        exceptions::of_rules(&set, self.domain.as_deref(), &self.key).map(Some)
+    }
+
+    /// Returns the encoded key, which is one text.
+    fn text_key(&self) -> Result<String, Failure> {
+        match &self.key[..] {
+            [key] => Ok(encoded(key)),
+            _ => Err(Failure::new(
+                "expected one KEY, got several, which only entries with --rules may be",
+            )),
         }
     }
 
@@ -254,27 +230,11 @@ impl Except {
         match (self.quota, self.factor) {
             (Some(quota), _) => Ok(ExceptionChange::Quota(quota)),
             (None, Some(factor)) => Ok(ExceptionChange::Factor(factor)),
-            (None, None) => Err(Failure::new("expected --quota, --factor or --withdraw")),
+            (None, None) if self.fresh => Ok(ExceptionChange::FreshStart),
+            (None, None) => Err(Failure::new(
+                "expected --quota, --factor, --fresh or --withdraw",
+            )),
         }
-    }
-
-    /// Returns for how long the exception lasts from now on, by the clock of the server.
-    async fn lasts(&self, server: &mut Server) -> Result<Duration, Failure> {
-        if let Some(lasts) = self.lasts {
-            return Ok(lasts);
-        }
-        let until = self.until.ok_or_else(|| {
-            Failure::new("an exception has an end: expected --for TIME or --until TIME")
-        })?;
-        let now_us = server.now_us().await?;
-        let left_us = until.checked_sub(now_us).ok_or_else(|| {
-            Failure::new(format_args!(
-                "--until {} is in the past: the server has {}",
-                shown_time(until),
-                shown_time(now_us)
-            ))
-        })?;
-        Ok(Duration::from_micros(left_us))
     }
 }
 
@@ -283,37 +243,14 @@ fn moment(text: &str) -> Result<u64, String> {
     parse_time(text).ok_or_else(|| "expected a time such as 2026-12-24T18:00:00Z".to_owned())
 }
 
-/// Returns the encoded key: a text that has the form of one, as commands print it, or as an application
-/// gives it to `Key::new`, or an address.
-fn encoded(text: &str) -> String {
-    let key = match text.parse::<IpAddr>() {
-        Ok(address) => Key::from(address),
-        Err(_) => Key::new(text),
-    };
-    let is_encoded = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
-    match text.parse::<IpAddr>() {
-        Err(_) if text.bytes().all(is_encoded) => text.to_owned(),
-        _ => key.encoded().to_owned(),
-    }
-}
-
 impl Excepted {
-    fn new(done: Done, reply: &ExceptionReply) -> Self {
-        let row = |exception: &Exception| {
-            let left = Duration::from_micros(exception.ends_us().saturating_sub(reply.now_us));
-            Row {
-                limiter: exception.limiter().to_owned(),
-                policy: exception.policy().to_owned(),
-                key: exception.key().to_owned(),
-                change: exception.change().to_string(),
-                author: exception.author().to_owned(),
-                reason: exception.reason().to_owned(),
-                begins: shown_time(exception.begins_us()),
-                ends: shown_time(exception.ends_us()),
-                left_s: left.as_secs(),
-            }
-        };
-        let exceptions = reply.exceptions.iter().map(row).collect();
+    fn new<'e>(
+        done: Done,
+        exceptions: impl IntoIterator<Item = &'e Exception>,
+        now_us: u64,
+    ) -> Self {
+        let row = |exception| ExceptionRow::new(exception, now_us);
+        let exceptions = exceptions.into_iter().map(row).collect();
         Self { done, exceptions }
     }
 
@@ -325,6 +262,9 @@ impl Excepted {
             Done::Listed => "",
             Done::Granted => "granted, in force within three seconds:\n",
             Done::Changed => "changed, in force within three seconds:\n",
+            Done::Fresh => {
+                "fresh, although processes that remember a denial may deny for up to a second more:\n"
+            }
             Done::Withdrawn => "withdrawn, within three seconds:\n",
         };
         let names = [

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::states::{run_async, state_table};
 use crate::{
     event_log::{Answer, EventLog, Logged, Moment, Question},
+    exceptions::ExceptionRow,
     failure::Failure,
     output::{Format, Report, shown},
     redis::{
@@ -83,6 +84,8 @@ struct Now {
     enforced: Vec<u8>,
     /// Says for each of these shares if it contains the key. `None` when no share is published.
     is_enforced: Option<bool>,
+    /// The exceptions that apply to the key, with the quotas that they put into force.
+    exceptions: Vec<ExceptionRow>,
 }
 
 impl Why {
@@ -148,10 +151,16 @@ impl Why {
             let place = place(key);
             enforced.iter().all(|percent| place < u64::from(*percent))
         });
+        let row = |(exception, quota)| {
+            ExceptionRow::new(exception, limits.excepted_us()).with_quota(quota)
+        };
+        let of_key = key.into_iter().flat_map(|key| limits.exceptions(key));
+        let exceptions = of_key.map(row).collect();
         Ok(Now {
             states,
             enforced,
             is_enforced,
+            exceptions,
         })
     }
 }
@@ -187,9 +196,13 @@ impl ExplainedDenial {
             name.map_or_else(|| "?".to_owned(), |name| shown(name)),
             shown_time(denial.at_us)
         )?;
+        let by_exception = match self.answer.exception {
+            Some(_) => ", by an exception for the key",
+            None => "",
+        };
         writeln!(
             text,
-            "  quota in force: {}, {}",
+            "  quota in force: {}, {}{by_exception}",
             field(&denial.quota),
             field(&denial.algorithm)
         )?;
@@ -320,6 +333,24 @@ impl ExplainedDenial {
                 "{cost} units of {} fit {}",
                 state.policy,
                 state.fits_in()
+            )?;
+        }
+        for row in &now.exceptions {
+            let with = row
+                .quota
+                .as_ref()
+                .map(|quota| format!(", which makes {quota} of its quota"));
+            writeln!(
+                text,
+                "exception from {} of {}: {}{}, from {} until {}, by {}: {}",
+                shown(&row.policy),
+                shown(&row.limiter),
+                shown(&row.change),
+                with.unwrap_or_default(),
+                row.begins,
+                row.ends,
+                shown(&row.author),
+                shown(&row.reason)
             )?;
         }
         if let Some(is_enforced) = now.is_enforced {

@@ -7,6 +7,9 @@ use super::{EventLog, Logged};
 
 const DAY_US: u64 = 86_400_000_000;
 
+/// The most microseconds between the two events of one decision: each is written with a time of its own.
+const EXCEPTED_WITHIN_US: u64 = 1_000_000;
+
 /// The moment that an operator names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
@@ -42,6 +45,8 @@ pub(crate) struct Answer {
     pub(crate) outage: Option<Logged>,
     /// The lockout of the key that led to the denial.
     pub(crate) lockout: Option<Logged>,
+    /// The event that says that this quota was that of an exception.
+    pub(crate) exception: Option<Logged>,
     /// The last load of other rules before the denial.
     pub(crate) rules: Option<Logged>,
     /// The nearest denials of the key before and after, when there is none around the moment.
@@ -189,6 +194,14 @@ impl Question {
         });
         let is_lockout = denial.algorithm.as_deref() == Some("lockout");
         let rules = before().find(|event| event.event == "rules_reloaded");
+        // The decision raised both events at once.
+        let exception = log.events.iter().find(|event| {
+            event.event == "excepted"
+                && event.at_us.abs_diff(denial.at_us) <= EXCEPTED_WITHIN_US
+                && (&event.limiter, &event.policy) == (&denial.limiter, &denial.policy)
+                && (&event.key, &event.key_digest) == (&denial.key, &denial.key_digest)
+                && event.quota == denial.quota
+        });
         Answer {
             admitted_us: denial
                 .retry_after_ms
@@ -196,6 +209,7 @@ impl Question {
             denials: counted,
             outage: outage.cloned(),
             lockout: lockout.filter(|_| is_lockout).cloned(),
+            exception: exception.cloned(),
             rules: rules.cloned(),
             denial: Some(denial.clone()),
             before: None,

@@ -83,7 +83,13 @@ impl Connection {
                 });
             }
         };
-        let moved = || failure("the server refused a command at", &self.address, &error);
+        let other = Box::new(self.moved(&error).await?);
+        self.other.insert(other).command(command).await
+    }
+
+    /// Connects to the master of a cluster to which an error leads.
+    async fn moved(&self, error: &RedisError) -> Result<Self, Failure> {
+        let moved = || failure("the server refused a command at", &self.address, error);
         let (host, port) = error
             .redirect_node()
             .and_then(|(address, _)| address.rsplit_once(':'))
@@ -108,8 +114,7 @@ impl Connection {
             _ => return Err(moved()),
         };
         let client = Client::open(info.set_addr(address)).map_err(|_| moved())?;
-        let other = Box::new(Self::open(client, self.timeout, self.prefix.clone()).await?);
-        self.other.insert(other).command(command).await
+        Self::open(client, self.timeout, self.prefix.clone()).await
     }
 
     /// Sends several commands, and returns a reply for each. A command for a value of another type
@@ -209,6 +214,27 @@ impl Connection {
         // Both keys lie in one slot of a cluster.
         delete.arg(&state.redis_key).arg(&state.held_key);
         self.command::<u64>(&delete).await.map(drop)
+    }
+
+    /// Removes a state, which another master of the cluster may have.
+    pub(super) async fn remove_anywhere(&mut self, key: &StateKey) -> Result<(), Failure> {
+        let mut delete = redis::cmd("DEL");
+        delete
+            .arg(key.redis_key(&self.prefix))
+            .arg(key.held_key(&self.prefix));
+        let removed: RedisResult<u64> = delete.query_async(&mut self.connection).await;
+        match removed {
+            Ok(_) => Ok(()),
+            Err(error) if error.redirect_node().is_some() => {
+                let mut other = Box::pin(self.moved(&error)).await?;
+                other.command::<u64>(&delete).await.map(drop)
+            }
+            Err(error) => Err(failure(
+                "the server refused a command at",
+                &self.address,
+                &error,
+            )),
+        }
     }
 
     /// Of a cluster, the master that has what is published is asked.

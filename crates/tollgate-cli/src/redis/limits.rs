@@ -5,10 +5,14 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use clap::Args;
-use tollgate::{Policy, Quota};
+use tollgate::{
+    Policy, PolicySet, Quota,
+    store::{Exception, Publication},
+};
 use tollgate_rules::{Descriptor, RuleSet};
 
 use super::{
+    exceptions::{Exceptions, changed},
     published::{Published, PublishedLimiter},
     server::{RedisOptions, Server},
     state_key::{Kind, StateKey},
@@ -43,6 +47,8 @@ pub(crate) struct Limits {
     /// The quotas that services publish, by the name and the layout of their policies.
     of_services: HashMap<(String, Kind), Quota>,
     published: Vec<PublishedLimiter>,
+    publications: Vec<Publication>,
+    exceptions: Exceptions,
     warnings: Vec<String>,
 }
 
@@ -105,50 +111,65 @@ impl Limits {
         self.set = Some(set);
     }
 
-    /// Connects to the server, and [reads](Self::read_published) the limits that services publish.
+    /// Connects to the server, and [reads](Self::read) the limits there.
     /// Prints what could not be read.
     pub(crate) async fn connect(&mut self, redis: &RedisOptions) -> Result<Server, Failure> {
         let mut server = redis.connect().await?;
-        self.read_published(&mut server).await?;
+        self.read(&mut server).await?;
         for warning in &self.warnings {
             eprintln!("warning: {warning}");
         }
         Ok(server)
     }
 
-    /// Reads the limits that services publish, unless options name the limits.
+    /// Reads the limits that services publish, unless options name the limits, and the exceptions from
+    /// all of them.
     ///
-    /// A user without the right to read them goes on without limits.
-    pub(crate) async fn read_published(&mut self, server: &mut Server) -> Result<(), Failure> {
-        if self.is_named {
-            return Ok(());
+    /// A user without the right to read them goes on without.
+    pub(crate) async fn read(&mut self, server: &mut Server) -> Result<(), Failure> {
+        self.warnings.clear();
+        if !self.is_named {
+            self.read_published(server).await?;
         }
-        let published = match Published::read(server).await {
-            Ok(published) => published,
-            Err(failure) if failure.message().ends_with("NOPERM") => Published {
-                warnings: vec![format!(
-                    "the published limits are not read: {}",
-                    failure.message()
-                )],
-                ..Published::default()
-            },
-            Err(failure) => return Err(failure),
-        };
+        let exceptions = Exceptions::read(server).await;
+        self.exceptions = self.or_warning("the exceptions", exceptions)?;
+        Ok(())
+    }
+
+    /// Returns what was read, or nothing and a warning when the user has no right to it.
+    fn or_warning<T: Default>(
+        &mut self,
+        what: &str,
+        read: Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match read {
+            Err(failure) if failure.message().ends_with("NOPERM") => {
+                let warning = format!("{what} are not read: {}", failure.message());
+                self.warnings.push(warning);
+                Ok(T::default())
+            }
+            read => read,
+        }
+    }
+
+    async fn read_published(&mut self, server: &mut Server) -> Result<(), Failure> {
+        let published = Published::read(server).await;
+        let published = self.or_warning("the published limits", published)?;
         self.published = published.limiters();
         self.of_services.clear();
-        let mut warnings = published.warnings.clone();
+        self.warnings.extend(published.warnings.iter().cloned());
         for policy in published.policies() {
             let (name, quota) = (policy.name().to_owned(), policy.quota());
             let before = self
                 .of_services
                 .insert((name.clone(), Kind::of(&policy)), quota);
             if let Some(before) = before.filter(|before| *before != quota) {
-                warnings.push(format!(
+                self.warnings.push(format!(
                     "policy {name} is published with {before} and {quota}, of which the newest is taken"
                 ));
             }
         }
-        self.warnings = warnings;
+        self.publications = published.limits;
         Ok(())
     }
 
@@ -175,12 +196,72 @@ impl Limits {
     }
 
     /// Returns the rules.
-    pub(super) fn rules(&self) -> Option<&RuleSet> {
+    pub(crate) fn rules(&self) -> Option<&RuleSet> {
         self.set.as_deref()
     }
 
-    /// Returns the quota of a state, and `None` when it is not known.
+    /// Returns the exceptions that apply to a key, with the quotas that they put into force. `None` for a
+    /// quota when the policy is not known.
+    pub(crate) fn exceptions<'k>(
+        &'k self,
+        key: &'k str,
+    ) -> impl Iterator<Item = (&'k Exception, Option<Quota>)> {
+        self.exceptions.of_key(key).filter_map(move |exception| {
+            let policy = self.policy_of(exception);
+            // An outer level has exceptions from the policies that meter it, and from no others.
+            let levels = policy.as_ref().and_then(Policy::level).map(usize::from);
+            let metered = match levels {
+                Some(levels) => outer(key, levels),
+                None => key,
+            };
+            let applies = exception.key() == metered;
+            applies.then(|| (exception, self.quota_with(exception)))
+        })
+    }
+
+    /// Returns the time by the clock of the server when the exceptions were read.
+    pub(crate) fn excepted_us(&self) -> u64 {
+        self.exceptions.now_us
+    }
+
+    /// Returns the quota that an exception puts into force. `None` for a fresh start, and when its policy
+    /// is not known.
+    pub(crate) fn quota_with(&self, exception: &Exception) -> Option<Quota> {
+        if exception.is_fresh_start() {
+            return None;
+        }
+        if let Some(policy) = self.policy_of(exception) {
+            let changed = exception.change().of(&policy);
+            return changed.ok().map(|policy| policy.quota());
+        }
+        let mut kinds = self.of_rules.keys();
+        let (_, kind) = kinds.find(|(name, _)| name == exception.policy())?;
+        let key = StateKey {
+            subject: exception.key().to_owned(),
+            policy: exception.policy().to_owned(),
+            kind: *kind,
+        };
+        changed(exception, &key, self.plain_quota(&key))
+    }
+
+    /// Returns the published policy of an exception, the newest.
+    fn policy_of(&self, exception: &Exception) -> Option<Policy> {
+        let mut published = self.publications.iter().rev();
+        let limiter = published.find(|limiter| limiter.name() == exception.limiter())?;
+        let policies = limiter.policies();
+        let mut policies = policies.iter();
+        policies
+            .find(|policy| policy.name() == exception.policy())
+            .cloned()
+    }
+
+    /// Returns the quota in force of a state, and `None` when it is not known.
     pub(super) fn quota(&self, key: &StateKey) -> Option<Quota> {
+        self.exceptions.quota(key, self.plain_quota(key))
+    }
+
+    /// Returns the quota of a state without an exception.
+    fn plain_quota(&self, key: &StateKey) -> Option<Quota> {
         if let Some(quota) = self.of_policies.get(&key.policy) {
             return Some(*quota);
         }
@@ -196,18 +277,31 @@ impl Limits {
     }
 
     fn quota_of_subject(&self, key: &StateKey) -> Option<Quota> {
-        let (domain, entries) = entries(&key.subject)?;
-        let descriptor: Descriptor<'_> = entries.into_iter().collect();
-        let found = self.set.as_ref()?.find(&domain, &descriptor)?;
+        let policies = self.policies_of_subject(&key.subject)?;
         let is_same =
             |policy: &&Policy| policy.name() == key.policy && Kind::of(policy) == key.kind;
-        found
-            .rule()
-            .policies()?
-            .iter()
-            .find(is_same)
-            .map(Policy::quota)
+        policies.iter().find(is_same).map(Policy::quota)
     }
+
+    /// Returns the policies of the rule that limits a key which rules make.
+    pub(crate) fn policies_of_subject(&self, subject: &str) -> Option<PolicySet> {
+        let (domain, entries) = entries(subject)?;
+        let descriptor: Descriptor<'_> = entries.into_iter().collect();
+        let found = self.set.as_ref()?.find(&domain, &descriptor)?;
+        found.rule().policies().cloned()
+    }
+
+    /// Returns what services publish, the newest last.
+    pub(crate) fn publications(&self) -> &[Publication] {
+        &self.publications
+    }
+}
+
+/// Returns the outer levels of a key.
+fn outer(key: &str, levels: usize) -> &str {
+    let mut ends = key.match_indices('>').map(|(at, _)| at);
+    let end = levels.checked_sub(1).and_then(|last| ends.nth(last));
+    &key[..end.unwrap_or(key.len())]
 }
 
 /// Reads the domain and the entries out of a key that rules make:

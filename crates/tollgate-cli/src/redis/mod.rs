@@ -8,6 +8,7 @@
 mod ahead;
 mod connection;
 mod entry;
+mod exceptions;
 mod first;
 mod limits;
 mod lookup;

@@ -2,11 +2,10 @@
 //! See `watch/sections.rs` for where a name stands on the screen. Nothing is stored under a digest:
 //! it is for people who may not see keys.
 
-use std::{fs, hash::BuildHasher, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use clap::Args;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use tollgate::{KeySecret, limiter::DeniedKeys};
 
 use super::entry::StateEntry;
 use crate::failure::Failure;
@@ -28,7 +27,7 @@ pub(crate) struct NameOptions {
 #[derive(Debug)]
 pub(crate) enum Names {
     Plain,
-    Digests(Hmac<Sha256>),
+    Digests(KeySecret),
 }
 
 impl NameOptions {
@@ -43,24 +42,17 @@ impl NameOptions {
                 // An editor ends the last line of a file.
                 secret.strip_suffix(b"\n").unwrap_or(&secret).to_vec()
             }
-            None if self.digest => random_secret(),
+            None if self.digest => return Ok(Names::digests(None)),
             None => return Ok(Names::Plain),
         };
-        match Hmac::new_from_slice(&secret) {
-            Ok(mac) => Ok(Names::Digests(mac)),
-            Err(error) => Err(Failure::new(format_args!("--digest-secret: {error}"))),
-        }
+        Ok(Names::digests(Some(&secret)))
     }
 }
 
 impl Names {
-    /// Creates digests with this secret, or with one of this process.
-    pub(crate) fn digests(secret: Option<&[u8]>) -> Result<Self, Failure> {
-        let secret = secret.map_or_else(random_secret, <[u8]>::to_vec);
-        match Hmac::new_from_slice(&secret) {
-            Ok(mac) => Ok(Self::Digests(mac)),
-            Err(error) => Err(Failure::new(format_args!("the secret of digests: {error}"))),
-        }
+    /// Creates digests with this secret, or with that of this process.
+    pub(crate) fn digests(secret: Option<&[u8]>) -> Self {
+        Self::Digests(secret.map_or_else(DeniedKeys::process_secret, KeySecret::new))
     }
 
     /// Sets the name of the key of a state.
@@ -70,26 +62,11 @@ impl Names {
         }
     }
 
-    /// Returns the digest of a key, as `DeniedKeys::digest` makes it.
+    /// Returns the digest of an encoded key, as `DeniedKeys` names it.
     pub(crate) fn digest(&self, subject: &str) -> Option<String> {
-        let Self::Digests(mac) = self else {
-            return None;
-        };
-        let mut mac = mac.clone();
-        mac.update(b"digest of a key\0");
-        mac.update(subject.as_bytes());
-        Some(
-            mac.finalize().into_bytes()[..16]
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        )
+        match self {
+            Self::Digests(secret) => Some(DeniedKeys::digest_of(subject, secret)),
+            Self::Plain => None,
+        }
     }
-}
-
-/// Returns 256 bits from the random keys of the standard library's hash maps.
-fn random_secret() -> Vec<u8> {
-    (0..4_u64)
-        .flat_map(|at| std::hash::RandomState::new().hash_one(at).to_le_bytes())
-        .collect()
 }

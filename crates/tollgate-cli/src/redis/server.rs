@@ -6,13 +6,17 @@ use std::time::Duration;
 use clap::Args;
 use redis::Client;
 use tollgate::{
-    Quota,
+    Policy, Quota,
     store::{ExceptionCall, ExceptionReply},
 };
 
 use super::{
-    connection::Connection, entry::StateEntry, reading::Looked, state_key::StateKey,
-    table::PostgresTable, wanted::Wanted,
+    connection::Connection,
+    entry::StateEntry,
+    reading::Looked,
+    state_key::{Kind, StateKey},
+    table::PostgresTable,
+    wanted::Wanted,
 };
 use crate::failure::Failure;
 
@@ -247,6 +251,19 @@ impl Server {
             Self::Redis(redis) => redis.remove(state).await,
             // No store in PostgreSQL leases.
             Self::Postgres(table) => table.remove(&state.redis_key).await,
+        }
+    }
+
+    /// Removes the state of a policy for a key. Of a cluster, any master may be named.
+    pub(crate) async fn start_fresh(&mut self, policy: &Policy, key: &str) -> Result<(), Failure> {
+        let state = StateKey {
+            subject: key.to_owned(),
+            policy: policy.name().to_owned(),
+            kind: Kind::of(policy),
+        };
+        match self {
+            Self::Redis(redis) => redis.remove_anywhere(&state).await,
+            Self::Postgres(table) => table.remove(&state.redis_key(table.prefix())).await,
         }
     }
 

@@ -187,7 +187,7 @@ impl Redis<'_> {
         let begun = Instant::now();
         let now_us = server.now_us().await?;
         let round_trip = begun.elapsed();
-        self.limits.read_published(server).await?;
+        self.limits.read(server).await?;
         let mut uses = self.tracker.begin(now_us);
         let mut scan = Scan::new(server, &self.limits);
         let visit = |state: StateEntry| {

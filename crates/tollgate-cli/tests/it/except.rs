@@ -132,6 +132,45 @@ async fn from_the_first_to_the_last(url: &str, limiter: &Limiter) {
     except(url, &withdraw).assert_failed("there is no exception of daily for acme");
 }
 
+/// Starts a policy fresh for a key that has spent all, and has an exception.
+async fn a_fresh_start(url: &str, limiter: &Limiter, key: &str) {
+    let of = ["search", key, "--of", "daily"];
+    let except =
+        |arguments: &[&str]| with_published_limits(|| except(url, &[&of, arguments].concat()));
+    except(&[&["--quota", "7/day"], &GRANT[..]].concat()).assert_printed(0, "granted");
+    until(limiter, key, Quota::per_day(7)).await;
+    for _ in 0..7 {
+        assert!(limiter.check(key).await.unwrap().is_allowed());
+    }
+    assert!(limiter.check(key).await.unwrap().is_denied());
+    let fresh = except(&["--fresh", "--author", "ann", "--reason", "charged twice"]);
+    fresh.assert_printed(0, "fresh, although processes that remember a denial");
+    fresh.assert_printed(0, "fresh start  23 h 59 min  ann     charged twice\n");
+    wait::until_async("the fresh start", PATIENCE, async || {
+        limiter.check(key).await.unwrap().is_allowed()
+    })
+    .await;
+    let peek = limiter.peek(key).await.unwrap();
+    assert_eq!(peek.state("daily").unwrap().remaining(), 6);
+    assert_eq!(
+        peek.state("burst").unwrap().remaining(),
+        42,
+        "the other policy goes on"
+    );
+    let json = tollgate(["except", "search", key, "--format", "json", "--redis", url]).json();
+    let changes = json["exceptions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["change"].as_str());
+    let changes: Vec<_> = changes.flatten().collect();
+    assert_eq!(changes, ["quota 7/day", "fresh start"], "{json}");
+    except(&["--fresh", "--quota", "7/day"]).assert_failed("cannot be used with");
+    except(&["--fresh"]).assert_failed("author of an exception must have 1 to 64 characters");
+    except(&["--withdraw"]).assert_printed(0, "withdrawn, within three seconds:\n");
+    except(&["--withdraw"]).assert_failed("there is no exception of daily for");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exception_in_redis_is_granted_listed_changed_and_withdrawn() {
     if no_server() {
@@ -140,6 +179,7 @@ async fn an_exception_in_redis_is_granted_listed_changed_and_withdrawn() {
     let server = RedisServer::start();
     let limiter = search(RedisStore::open(server.url()).unwrap());
     from_the_first_to_the_last(&server.url(), &limiter).await;
+    a_fresh_start(&server.url(), &limiter, "globex").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,6 +194,10 @@ async fn an_exception_in_a_cluster_is_granted_at_any_master() {
     for url in &urls {
         from_the_first_to_the_last(url, &limiter).await;
     }
+    // At the master that has the key, and at the others.
+    for (url, key) in urls.iter().zip(["globex", "hooli", "initech"]) {
+        a_fresh_start(url, &limiter, key).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,6 +206,7 @@ async fn an_exception_in_postgres_is_granted_listed_changed_and_withdrawn() {
     let store = PostgresStore::builder(server.url()).create(Durability::Unlogged);
     let limiter = search(store.connect().await.unwrap());
     from_the_first_to_the_last(&server.url(), &limiter).await;
+    a_fresh_start(&server.url(), &limiter, "globex").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

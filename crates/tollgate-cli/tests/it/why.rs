@@ -6,14 +6,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::{
     Cost, Costs, Enforcement, Key, KeySecret, Limiter, MemoryStore, Policy, Priority, Quota,
-    RedisStore, Store, limiter::events::LogLine,
+    RedisStore, Store,
+    limiter::events::LogLine,
+    store::{Exception, ExceptionChange},
 };
 use tollgate_postgres::{Durability, PostgresStore};
-use tollgate_tests::{PostgresServer, RedisServer, no_server};
+use tollgate_tests::{PostgresServer, RedisServer, no_server, wait};
 
 use super::{File, Run, tollgate, with_published_limits};
 
@@ -97,6 +99,41 @@ async fn explain(store: impl Store, url: &str) {
     let json = with_published_limits(|| why(&json)).json();
     assert_eq!(json["denial"]["kept"], 2, "{json}");
     assert_eq!(json["now"]["states"][0]["spent"], 5, "{json}");
+    assert_eq!(json["now"]["exceptions"], json!([]), "{json}");
+
+    // The exception is named, and the quota in force is the one with it.
+    let seven = ExceptionChange::Quota(Quota::new(7, DAY.quota().period()));
+    let exception = Exception::new("day", "acme", seven, Duration::from_secs(7_200));
+    let exception = exception.by("ann").because("imports its archive");
+    limiter.grant_exception(exception).await.unwrap();
+    wait::until_async("a check by the exception", PATIENCE, async || {
+        limiter.check("acme").await.unwrap().is_allowed()
+    })
+    .await;
+    assert!(limiter.check("acme").await.unwrap().is_allowed());
+    assert!(limiter.check("acme").await.unwrap().is_denied());
+    let file = audit.file();
+    let run = with_published_limits(|| why(&["acme", "--log", file.path(), "--redis", url]));
+    for words in [
+        "  quota in force: 7/3650d, fixed_window, by an exception for the key\n",
+        " 100.0  ",
+        "\nexception from day of search: quota 7/3650d, which makes 7/3650d of its quota, from 20",
+        ", by ann: imports its archive\n",
+    ] {
+        run.assert_printed(0, words);
+    }
+    // A key below is one of the policy that meters all levels, and has no exception.
+    let json = [
+        "acme>ann",
+        "--log",
+        file.path(),
+        "--redis",
+        url,
+        "--format",
+        "json",
+    ];
+    let json = with_published_limits(|| why(&json)).json();
+    assert_eq!(json["now"]["exceptions"], json!([]), "{json}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use serde_json::json;
 use tollgate::{Enforcement, Limiter, MemoryStore, Policy, Quota, limiter::DeniedKeys};
 use tollgate_console::{Console, LocalLimiters};
 
-use super::{HOSTILE, ann, assert_refused, get, json, post, send, text};
+use super::{HOSTILE, ann, answer, assert_refused, get, post, send, text};
 
 struct Local {
     api: Limiter,
@@ -40,7 +40,7 @@ async fn a_key_is_looked_at_and_made_fresh_by_an_author() {
     for _ in 0..12 {
         let _ = api.check("acme").await.unwrap();
     }
-    let peeked = json(
+    let peeked = answer(
         &router,
         post("/api/peek", &json!({"key": "acme", "cost": 3})),
     )
@@ -60,11 +60,11 @@ async fn a_key_is_looked_at_and_made_fresh_by_an_author() {
     assert!(state["fits_after_us"].as_u64().unwrap() > 0, "{state}");
     assert_eq!(other["fits_after_us"], 0);
 
-    let removed = json(&router, post("/api/reset", &json!({"key": "acme"}))).await;
+    let removed = answer(&router, post("/api/reset", &json!({"key": "acme"}))).await;
     assert_eq!(removed["states"][0]["spent"], 10);
     assert!(api.check("acme").await.unwrap().is_allowed());
 
-    let status = json(&router, get("/api/status")).await;
+    let status = answer(&router, get("/api/status")).await;
     assert_eq!(status["author"], "ann");
     assert_eq!(status["source"]["kind"], "process");
     assert_eq!(status["replicas"], json!(null));
@@ -96,14 +96,14 @@ async fn a_cost_above_the_limit_never_fits_and_is_refused_by_its_field() {
 async fn a_share_is_set_and_withdrawn() {
     let Local { share, router, .. } = local();
     let set = |share| post("/api/share", &json!({"limiter": "search", "share": share}));
-    let limiters = json(&router, set(json!("25%"))).await;
+    let limiters = answer(&router, set(json!("25%"))).await;
     assert_eq!(share.percent(), 25);
     assert_eq!(limiters["limiters"][1]["enforced"], json!([25]));
     assert_eq!(limiters["limiters"][1]["operator"], "25%");
-    let limiters = json(&router, set(json!(null))).await;
+    let limiters = answer(&router, set(json!(null))).await;
     assert_eq!(share.percent(), 50);
     assert_eq!(limiters["limiters"][1]["operator"], json!(null));
-    let status = json(&router, get("/api/status")).await;
+    let status = answer(&router, get("/api/status")).await;
     assert_eq!(status["actions"].as_array().unwrap().len(), 2);
     assert_eq!(status["actions"][1]["outcome"], "enforced for 25%");
 }
@@ -162,7 +162,7 @@ async fn input_that_is_wrong_is_refused_by_its_name() {
     assert_refused(&router, get("/api/keys"), 501, "lists no keys").await;
     assert_refused(&router, get("/other"), 404, "\"/other\"").await;
     assert_refused(&router, get("/api/reset"), 405, "takes no GET").await;
-    let status = json(&router, get("/api/status")).await;
+    let status = answer(&router, get("/api/status")).await;
     assert_eq!(status["actions"], json!([]), "nothing was done");
 }
 
@@ -170,7 +170,7 @@ async fn input_that_is_wrong_is_refused_by_its_name() {
 async fn a_hostile_key_is_a_text_and_the_page_runs_its_own_script_alone() {
     let Local { api, router, .. } = local();
     let _ = api.check(HOSTILE).await.unwrap();
-    let peeked = json(&router, post("/api/peek", &json!({"key": HOSTILE}))).await;
+    let peeked = answer(&router, post("/api/peek", &json!({"key": HOSTILE}))).await;
     assert_eq!(peeked["states"][0]["subject"], HOSTILE);
 
     let page = send(&router, get("/")).await;

@@ -1,6 +1,7 @@
 //! The endpoints of the console, over limiters of the process and over Redis.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod exceptions;
 mod guard;
 mod local;
 mod store;
@@ -8,7 +9,7 @@ mod store;
 use axum::{Router, body::Body};
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
 use http_body_util::BodyExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_console::Visitor;
 use tower::ServiceExt as _;
 
@@ -49,7 +50,7 @@ fn assert_json(response: &Response<Body>) {
     assert_eq!(fields["cache-control"], "no-store");
 }
 
-async fn json(router: &Router, request: Request<Body>) -> Value {
+async fn answer(router: &Router, request: Request<Body>) -> Value {
     let response = send(router, request).await;
     let status = response.status();
     if status != StatusCode::OK {
@@ -78,8 +79,8 @@ async fn assert_refused(router: &Router, request: Request<Body>, status: u16, wo
 
 /// The endpoints, with a body where they take one.
 fn endpoints() -> Vec<Request<Body>> {
-    let key = serde_json::json!({"key": "acme"});
-    let share = serde_json::json!({"limiter": "api", "share": "25%"});
+    let key = json!({"key": "acme"});
+    let share = json!({"limiter": "api", "share": "25%"});
     vec![
         get("/"),
         get("/api/status"),
@@ -87,7 +88,22 @@ fn endpoints() -> Vec<Request<Body>> {
         post("/api/peek", &key),
         post("/api/reset", &key),
         post("/api/share", &share),
+        post(
+            "/api/exception",
+            &exception("api", "acme", "factor 2", "2h"),
+        ),
+        post("/api/withdraw", &withdrawal("api", "acme")),
     ]
+}
+
+/// The body that grants an exception.
+fn exception(limiter: &str, key: &str, change: &str, ends: &str) -> Value {
+    json!({"limiter": limiter, "key": key, "change": change, "ends": ends, "reason": "a move"})
+}
+
+/// The body that withdraws an exception.
+fn withdrawal(limiter: &str, key: &str) -> Value {
+    json!({"limiter": limiter, "key": key})
 }
 
 fn is_action(request: &Request<Body>) -> bool {

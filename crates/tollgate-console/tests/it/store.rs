@@ -13,7 +13,7 @@ use tollgate_console::Console;
 use tollgate_postgres::{Durability, PostgresStore};
 use tollgate_tests::{PostgresServer, RedisServer, no_server, wait};
 
-use super::{HOSTILE, ann, assert_refused, get, json, post};
+use super::{HOSTILE, ann, answer, assert_refused, get, post};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const DAY: Policy = Policy::fixed_window("day", Quota::new(5, Duration::from_secs(3_650 * 86_400)));
@@ -47,7 +47,7 @@ async fn an_operator_works(url: &str, store: impl Store) {
     // Limiters and replicas are published within seconds.
     let (plain, digests) = (console(url, true), console(url, false));
     let status = wait::until_some_async("the limiter and its replica", PATIENCE, async || {
-        let status = json(&plain, get("/api/status")).await;
+        let status = answer(&plain, get("/api/status")).await;
         let replicas = status["replicas"]["replicas"].as_array().unwrap();
         let has_all = |replica: &Value| {
             replica["rules"][0]["source"] == "rules.yaml"
@@ -61,14 +61,14 @@ async fn an_operator_works(url: &str, store: impl Store) {
     assert_eq!(status["limiters"]["limiters"][0]["enforced"], json!([100]));
     assert_eq!(status["replicas"]["replicas"][0]["is_silent"], false);
 
-    let keys = json(&plain, get("/api/keys?by=share&number=1")).await;
+    let keys = answer(&plain, get("/api/keys?by=share&number=1")).await;
     assert_eq!(keys["states"][0]["subject"], "acme");
     assert_eq!((&keys["scanned"], &keys["limited"]), (&json!(2), &json!(1)));
-    let hidden = json(&digests, get("/api/keys")).await;
+    let hidden = answer(&digests, get("/api/keys")).await;
     assert_eq!(hidden["states"].as_array().unwrap().len(), 2);
     assert!(!hidden.to_string().contains("acme"), "{hidden}");
 
-    let peeked = json(
+    let peeked = answer(
         &plain,
         post("/api/peek", &json!({"key": "acme", "cost": 1})),
     )
@@ -77,14 +77,14 @@ async fn an_operator_works(url: &str, store: impl Store) {
     assert_eq!(peeked["states"][0]["limit"], 5);
     assert!(peeked["states"][0]["fits_after_us"].as_u64().unwrap() > 0);
     // The key as it was given to the limiter, although the store has it encoded.
-    let hostile = json(&plain, post("/api/peek", &json!({"key": HOSTILE}))).await;
+    let hostile = answer(&plain, post("/api/peek", &json!({"key": HOSTILE}))).await;
     assert_eq!(hostile["states"][0]["spent"], 1, "{hostile}");
 
-    let removed = json(&digests, post("/api/reset", &json!({"key": "acme"}))).await;
+    let removed = answer(&digests, post("/api/reset", &json!({"key": "acme"}))).await;
     assert_eq!(removed["states"].as_array().unwrap().len(), 1);
-    let peeked = json(&plain, post("/api/peek", &json!({"key": "acme"}))).await;
+    let peeked = answer(&plain, post("/api/peek", &json!({"key": "acme"}))).await;
     assert_eq!(peeked["states"], json!([]));
-    let status = json(&digests, get("/api/status")).await;
+    let status = answer(&digests, get("/api/status")).await;
     assert_eq!(status["actions"][0]["author"], "ann");
     assert!(!status["actions"].to_string().contains("acme"), "{status}");
     let name = keys_name(&hidden, &status);
@@ -104,13 +104,13 @@ async fn an_operator_works(url: &str, store: impl Store) {
     )
     .await;
     assert_refused(&plain, set("search", json!("<b>")), 400, "share").await;
-    let limiters = json(&plain, set("search", json!("25%"))).await;
+    let limiters = answer(&plain, set("search", json!("25%"))).await;
     assert_eq!(limiters["limiters"][0]["operator"], "25%");
     wait::until_async("the share in the service", PATIENCE, async || {
         share.percent() == 25
     })
     .await;
-    json(&plain, set("search", json!(null))).await;
+    answer(&plain, set("search", json!(null))).await;
     wait::until_async("the share of the code", PATIENCE, async || {
         share.percent() == 100
     })
@@ -159,7 +159,7 @@ async fn a_store_that_is_away_is_named_and_comes_back() {
     );
 
     let router = console(&server.url(), false);
-    json(&router, get("/api/status")).await;
+    answer(&router, get("/api/status")).await;
     server.kill();
     for path in ["/api/status", "/api/keys"] {
         assert_refused(&router, get(path), 502, "127.0.0.1").await;
@@ -172,7 +172,7 @@ async fn a_store_that_is_away_is_named_and_comes_back() {
     )
     .await;
     server.restart();
-    let status = json(&router, get("/api/status")).await;
+    let status = answer(&router, get("/api/status")).await;
     assert_eq!(status["actions"], json!([]), "what failed was not done");
 }
 

@@ -4,7 +4,7 @@
 use std::{
     fmt::Write,
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use hashbrown::HashTable;
@@ -18,7 +18,7 @@ use crate::{Key, KeySecret, lock::Lock, random};
 /// counts, so several limiters can count together.
 ///
 /// Keys may be addresses or names of people. [`top`](Self::top) therefore shows digests of keys,
-/// made with a secret that is random in each process. [`with_secret`](Self::with_secret) makes
+/// made with a [secret](Self::process_secret) that is random in each process. [`with_secret`](Self::with_secret) makes
 /// digests that are the same in all replicas, and [`with_plain_keys`](Self::with_plain_keys) shows
 /// the keys.
 ///
@@ -74,11 +74,31 @@ pub struct DeniedKey {
 }
 
 impl DeniedKeys {
-    /// Creates counts of up to `capacity` keys, shown as digests with a random secret. A capacity
-    /// of 0 counts as 1.
+    /// Creates counts of up to `capacity` keys, shown as digests with the random
+    /// [secret](Self::process_secret) of this process. A capacity of 0 counts as 1.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self::with_secret(capacity, random_secret())
+        Self::with_secret(capacity, Self::process_secret())
+    }
+
+    /// Returns the secret of digests that have no other: random, and one for this process. So a key
+    /// has one name, wherever the process shows it.
+    ///
+    /// ```
+    /// use tollgate::{Key, limiter::DeniedKeys};
+    ///
+    /// let (here, there) = (DeniedKeys::new(10), DeniedKeys::new(10));
+    /// here.record(&Key::new("acme"));
+    /// there.record(&Key::new("acme"));
+    /// assert_eq!(here.top(1), there.top(1));
+    /// ```
+    #[must_use]
+    pub fn process_secret() -> KeySecret {
+        static SECRET: OnceLock<KeySecret> = OnceLock::new();
+        let bits = || std::array::from_fn::<_, 4, _>(|_| random::bits().to_be_bytes());
+        SECRET
+            .get_or_init(|| KeySecret::new(bits().concat()))
+            .clone()
     }
 
     /// Creates counts of up to `capacity` keys, shown as [digests](Self::digest) with this secret.
@@ -111,7 +131,13 @@ impl DeniedKeys {
     /// Use it to find a known key among the names.
     #[must_use]
     pub fn digest(key: &Key, secret: &KeySecret) -> String {
-        key.digest(secret)[..16]
+        Self::digest_of(key.encoded(), secret)
+    }
+
+    /// Returns the [name](Self::digest) of the key with this [encoded](Key::encoded) text.
+    #[must_use]
+    pub fn digest_of(encoded: &str, secret: &KeySecret) -> String {
+        secret.digest(encoded)[..16]
             .iter()
             .fold(String::with_capacity(32), |mut text, byte| {
                 // Writing to memory cannot fail.
@@ -154,10 +180,6 @@ impl DeniedKeys {
     pub fn clear(&self) {
         self.0.sketch.lock().clear();
     }
-}
-
-fn random_secret() -> KeySecret {
-    KeySecret::new(std::array::from_fn::<_, 4, _>(|_| random::bits().to_be_bytes()).concat())
 }
 
 impl DeniedKey {

@@ -2,11 +2,11 @@
 //! put into force for a check.
 //! See `store/exceptions/` for what an exception is.
 
-use tollgate_model::PolicyState;
+use tollgate_model::{PolicyState, raw::KeyParts};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Cost, Decision, Error, Key,
+    Cost, Decision, Error, Key, Policy, PolicySet,
     store::{Check, Exception, ExceptionCall, ExceptionReply, answer_by},
 };
 
@@ -20,6 +20,9 @@ impl Limiter {
     /// while the store is away. What the key has spent stays spent. A store keeps up to 4 096 of all
     /// limiters together.
     ///
+    /// A [fresh start](crate::store::ExceptionChange::FreshStart) is recorded first, and is done when
+    /// this returns: grant it again after an error.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the policies of this limiter [cannot have
@@ -28,12 +31,34 @@ impl Limiter {
     pub async fn grant_exception(&self, exception: Exception) -> Result<Option<Exception>, Error> {
         let exception = exception.at_limiter(self.name());
         exception.fits(&self.policies)?;
+        let fresh = exception.is_fresh_start().then(|| exception.clone());
         let reply = self.exception_call(ExceptionCall::Grant(exception)).await?;
+        if let Some(fresh) = fresh {
+            self.start_fresh(&fresh).await?;
+        }
         Ok(reply.exceptions.into_iter().next())
     }
 
+    /// Removes the state of the policy and the key of an exception.
+    async fn start_fresh(&self, exception: &Exception) -> Result<(), Error> {
+        let named = |policy: &&Policy| policy.name() == exception.policy();
+        let policy = self.policies.iter().find(named);
+        let key = <Key as KeyParts>::read(exception.key());
+        let (Some(policy), Some(key)) = (policy, key) else {
+            // It fits the policies.
+            return Ok(());
+        };
+        // The key is that of the branch alone.
+        let policies = PolicySet::from(policy.clone().at_branch(1));
+        let check = Check::new(&policies, &key, Cost::ZERO);
+        let reset = self
+            .inner
+            .call(check, |check| self.inner.store.reset(check));
+        reset.await
+    }
+
     /// Withdraws the exception of a policy for a key, before its end. Returns it; `None` when there was
-    /// none.
+    /// none. A fresh start cannot be withdrawn.
     ///
     /// # Errors
     ///
@@ -47,6 +72,26 @@ impl Limiter {
         let call = ExceptionCall::withdraw(self.name(), policy, key.encoded());
         let reply = self.exception_call(call).await?;
         Ok(reply.exceptions.into_iter().next())
+    }
+
+    /// Withdraws an exception, as [`exceptions`](Self::exceptions) lists it. Returns it; `None` when it
+    /// has ended or was withdrawn, and for a fresh start.
+    ///
+    /// # Errors
+    ///
+    /// When the store keeps no exceptions, or cannot be reached.
+    pub async fn withdraw_listed(&self, listed: &Exception) -> Result<Option<Exception>, Error> {
+        let call = ExceptionCall::withdraw(self.name(), listed.policy(), listed.key());
+        let reply = self.exception_call(call).await?;
+        Ok(reply.exceptions.into_iter().next())
+    }
+
+    /// Returns whether exceptions apply to this limiter: it is
+    /// [published](crate::LimiterBuilder::published), or [takes](crate::LimiterBuilder::with_exceptions)
+    /// them.
+    #[must_use]
+    pub fn takes_exceptions(&self) -> bool {
+        self.inner.exceptions.is_some()
     }
 
     /// Lists the exceptions of limiters of this name that have not ended.
@@ -118,7 +163,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Costs, ErrorKind, MemoryStore, Policy, Priority, Quota,
+        Algorithm, Costs, ErrorKind, MemoryStore, Policy, Priority, Quota,
         limiter::{LimiterBuilder, events::Event},
         store::{Clock, ExceptionChange},
     };
@@ -218,6 +263,113 @@ mod tests {
         let decision = limiter.check(bob).await.expect("a decision");
         let lefts = ["tenant", "user", "address"].map(|name| left(&decision, name));
         assert_eq!(lefts, [18, 9, 9]);
+    }
+
+    /// A fresh start is that of a key which was never seen, for this key and policy alone, and takes no
+    /// exception along.
+    #[tokio::test]
+    async fn after_a_fresh_start_the_policy_has_counted_nothing_by_any_algorithm() {
+        for algorithm in crate::testing::ALGORITHMS {
+            let clock = Clock::manual(1_700_000_000_000_000);
+            let policy = Policy::try_new("plan", algorithm, Quota::per_hour(10)).expect("a policy");
+            let limiter = builder(&clock)
+                .policies([policy, Policy::fixed_window("other", Quota::per_hour(10))])
+                .build();
+            let twice = exception("plan", "acme", ExceptionChange::Factor(2.0));
+            limiter.grant_exception(twice).await.expect("a grant");
+            for key in ["acme", "other"] {
+                for _ in 0..4 {
+                    let _ = limiter.check(key).await.expect("a decision");
+                    clock.advance(Duration::from_millis(300));
+                }
+            }
+            let held = limiter.reserve("acme", 2).await.expect("an answer");
+            let fresh = || exception("plan", "acme", ExceptionChange::FreshStart);
+            assert_eq!(
+                limiter.grant_exception(fresh()).await.expect("a grant"),
+                None
+            );
+            let state = async |key: &str, policy: &str| {
+                let peek = limiter.peek(key).await.expect("a peek");
+                let state = peek.state(policy).expect("the policy");
+                (
+                    state.remaining(),
+                    state.spent(),
+                    state.reset_after(),
+                    state.retry_after(),
+                )
+            };
+            let seen = state("acme", "plan").await;
+            let twice = exception("plan", "never", ExceptionChange::Factor(2.0));
+            limiter.grant_exception(twice).await.expect("a grant");
+            assert_eq!(seen, state("never", "plan").await, "{algorithm:?}");
+            assert_eq!(state("acme", "other").await.1, 6, "{algorithm:?}");
+            assert!(
+                state("other", "plan").await.1 > 0
+                    || matches!(algorithm, Algorithm::Lockout { .. }),
+                "{algorithm:?}"
+            );
+            drop(held);
+
+            let listed = limiter.exceptions().await.expect("a list");
+            assert_eq!(listed.len(), 3, "{listed:?}");
+            let withdrawn = limiter.withdraw_exception("plan", "acme").await;
+            let withdrawn = withdrawn.expect("an answer").expect("an exception");
+            assert_eq!(withdrawn.change(), ExceptionChange::Factor(2.0));
+            let listed = limiter.exceptions().await.expect("a list");
+            let record = listed
+                .iter()
+                .find(|listed| listed.is_fresh_start())
+                .expect("a record");
+            assert_eq!((record.author(), record.reason()), ("ann", "a test"));
+            assert_eq!(
+                limiter.withdraw_listed(record).await.expect("an answer"),
+                None
+            );
+            let again = limiter.grant_exception(fresh()).await.expect("a grant");
+            assert!(again.expect("the one before").is_fresh_start());
+        }
+    }
+
+    /// A fresh start is that of an outer level, or of a branch, where the policy meters these.
+    #[tokio::test]
+    async fn a_fresh_start_is_that_of_the_key_which_its_policy_meters() {
+        let limiter = builder(&Clock::manual(1))
+            .policies([
+                Policy::fixed_window("tenant", Quota::per_day(10)).at_level(1),
+                Policy::fixed_window("user", Quota::per_day(10)),
+                Policy::fixed_window("address", Quota::per_day(10)).at_branch(2),
+            ])
+            .build();
+        let ann = Key::new("acme").child("ann");
+        let all = ann.clone().with_branch("192.0.2.7");
+        let _ = limiter.check(&all).await.expect("a decision");
+        let mut expected = [9, 9, 9];
+        for (at, (policy, key)) in [
+            ("tenant", Key::new("acme")),
+            ("user", ann.clone()),
+            ("address", Key::new("192.0.2.7")),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let fresh = exception(policy, key, ExceptionChange::FreshStart);
+            limiter.grant_exception(fresh).await.expect("a grant");
+            expected[at] = 10;
+            let peek = limiter.peek(&all).await.expect("a peek");
+            let left = |name| peek.state(name).expect("the policy").remaining();
+            assert_eq!(
+                ["tenant", "user", "address"].map(left),
+                expected,
+                "{policy}"
+            );
+        }
+        let wrong = exception("user", "acme", ExceptionChange::FreshStart).at_key("a b");
+        let error = limiter.grant_exception(wrong).await.expect_err("a key");
+        assert!(
+            error.to_string().starts_with("key of an exception must be"),
+            "{error}"
+        );
     }
 
     /// Limiters that differ in their policies alone have one name, and the same exceptions.

@@ -1,7 +1,7 @@
 //! Gives stores the parts of a key.
 //! How its levels and branches are made is in `combined.rs`.
 
-use super::{Key, KeyLevel};
+use super::{KEY_BYTES, Key, KeyLevel, MAX_LEVELS};
 
 /// Reads the levels and the branches of a key.
 pub trait KeyParts: Sized {
@@ -23,6 +23,9 @@ pub trait KeyParts: Sized {
 
     /// Returns the text of the outermost level.
     fn outermost(&self) -> &[u8];
+
+    /// Reads an [encoded](Key::encoded) key without branches. `None` for a text that no key has.
+    fn read(encoded: &str) -> Option<Self>;
 }
 
 impl KeyParts for Key {
@@ -70,5 +73,17 @@ impl KeyParts for Key {
     #[inline]
     fn outermost(&self) -> &[u8] {
         self.level(1).bytes
+    }
+
+    fn read(encoded: &str) -> Option<Self> {
+        let is_sign = |byte: u8| byte.is_ascii_graphic() && !b"{}^".contains(&byte);
+        let levels: Vec<_> = encoded.split('>').map(str::as_bytes).collect();
+        let is_level = |level: &&[u8]| (1..=KEY_BYTES).contains(&level.len());
+        let is_key = levels.len() <= MAX_LEVELS
+            && levels.iter().all(is_level)
+            && encoded.bytes().all(is_sign);
+        let (outermost, inner) = levels.split_first().filter(|_| is_key)?;
+        let outermost = Self::of(outermost);
+        Some(inner.iter().fold(outermost, |key, level| key.below(level)))
     }
 }

@@ -27,6 +27,28 @@ impl KeySecret {
         }
     }
 
+    /// Returns the [digest](Key::digest) of the key with this [encoded](Key::encoded) text.
+    ///
+    /// ```
+    /// use tollgate::{Key, KeySecret};
+    ///
+    /// let secret = KeySecret::new(b"32 random bytes, from the configuration");
+    /// let key = Key::new("tenant 42").child("ann");
+    /// assert_eq!(secret.digest("tenant%2042>ann"), key.digest(&secret));
+    /// ```
+    #[must_use]
+    pub fn digest(&self, encoded: &str) -> [u8; 32] {
+        self.digest_of(encoded.as_bytes())
+    }
+
+    fn digest_of(&self, key: &[u8]) -> [u8; 32] {
+        let mut mac = self.mac();
+        // A prefix that keeps this digest apart from the one in the store.
+        mac.update(b"digest of a key\0");
+        mac.update(key);
+        mac.finalize().into_bytes().into()
+    }
+
     /// Returns an HMAC that has read no input yet.
     fn mac(&self) -> Hmac<Sha256> {
         self.0.clone()
@@ -81,10 +103,6 @@ impl Key {
     /// ```
     #[must_use]
     pub fn digest(&self, secret: &KeySecret) -> [u8; 32] {
-        let mut mac = secret.mac();
-        // A prefix that keeps this digest apart from the one in the store.
-        mac.update(b"digest of a key\0");
-        mac.update(self.as_bytes());
-        mac.finalize().into_bytes().into()
+        secret.digest_of(self.as_bytes())
     }
 }

@@ -97,6 +97,40 @@ pub(crate) async fn hold(replicas: [Limiter; 2]) {
     until(here, "acme", DAILY).await;
     assert!(there.exceptions().await.expect("a list").is_empty());
 
+    // A fresh start counts for the key alone, once, and everywhere.
+    assert!(spend(here, "other").await.is_some());
+    let fresh = exception("acme", ExceptionChange::FreshStart, HOUR);
+    there.grant_exception(fresh).await.expect("a grant");
+    for replica in &replicas {
+        wait::until_async("a fresh start", PATIENCE, async || {
+            let peek = replica.peek("acme").await.expect("a peek");
+            peek.state("daily").expect("a state").remaining() == 5
+        })
+        .await;
+    }
+    // A process that has denied the key remembers that for up to a second.
+    wait::until_async("the first of five", PATIENCE, async || {
+        spend(here, "acme").await == Some(4)
+    })
+    .await;
+    for left in (0..4).rev() {
+        assert_eq!(spend(there, "acme").await, Some(left));
+    }
+    assert_eq!(spend(here, "acme").await, None);
+    let peek = here.peek("other").await.expect("a peek");
+    assert_eq!(peek.state("daily").expect("a state").remaining(), 4);
+    let listed = there.exceptions().await.expect("a list");
+    assert!(
+        listed.len() == 1 && listed[0].is_fresh_start(),
+        "{listed:?}"
+    );
+    let withdrawn = here.withdraw_exception("daily", "acme").await;
+    assert_eq!(
+        withdrawn.expect("an answer"),
+        None,
+        "what has happened stays"
+    );
+
     // A quota of 0 blocks, and what is refused is not granted.
     let blocked = ExceptionChange::Quota(Quota::per_day(0));
     here.grant_exception(exception("bad", blocked, HOUR))
@@ -114,7 +148,7 @@ pub(crate) async fn hold(replicas: [Limiter; 2]) {
         refused(here.grant_exception(unknown).await),
         ErrorKind::Config
     );
-    assert_eq!(here.exceptions().await.expect("a list").len(), 1);
+    assert_eq!(here.exceptions().await.expect("a list").len(), 2);
 }
 
 pub(super) async fn an_exception_reaches_all_replicas_and_what_was_spent_stays_spent(

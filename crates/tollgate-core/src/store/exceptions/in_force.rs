@@ -76,7 +76,9 @@ impl ExceptionsInForce {
     /// last [`synchronize`](Self::synchronize).
     pub fn set(&self, exceptions: &[Exception], clock: &Clock) {
         let mut by_policy: HashMap<_, HashMap<_, _>> = HashMap::new();
-        let own = |exception: &&Exception| exception.limiter() == self.0.limiter;
+        let own = |exception: &&Exception| {
+            exception.limiter() == self.0.limiter && !exception.is_fresh_start()
+        };
         for exception in exceptions.iter().filter(own) {
             let entry = TableEntry {
                 exception: exception.clone(),

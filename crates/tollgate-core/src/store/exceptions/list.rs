@@ -226,6 +226,36 @@ mod tests {
         }
     }
 
+    /// A version that knows no fresh start leaves the line out, as it does with any foreign one.
+    #[test]
+    fn a_fresh_start_stands_beside_the_exception_of_its_key() {
+        let mut list = ExceptionList::default();
+        let fresh = Exception::new("daily", "acme", ExceptionChange::FreshStart, Exception::MAX);
+        let fresh = fresh.at_limiter("api").by("ann").because("a move");
+        for granted in [exception("acme".to_owned()), fresh] {
+            let replaced = list.apply(&ExceptionCall::Grant(granted), 5).expect("room");
+            assert_eq!(replaced, []);
+        }
+        let text = list.to_string();
+        assert!(text.contains("\tacme{fresh}\t5\t"), "{text}");
+        assert_eq!(ExceptionList::read(&text).as_slice(), list.as_slice());
+        assert_eq!(list.as_slice()[1].key(), "acme");
+        for foreign in [
+            text.replace("{fresh}", ""),
+            text.replace("fresh start", "factor 2"),
+        ] {
+            assert_eq!(
+                ExceptionList::read(&foreign).as_slice().len(),
+                1,
+                "{foreign}"
+            );
+        }
+        let withdraw = ExceptionCall::withdraw("api", "daily", "acme");
+        assert_eq!(list.apply(&withdraw, 6).expect("a call").len(), 1);
+        assert_eq!(list.apply(&withdraw, 6).expect("a call"), []);
+        assert!(list.as_slice()[0].is_fresh_start());
+    }
+
     #[test]
     fn a_line_reads_as_it_was_written_and_what_is_foreign_is_left_out() {
         let mut list = ExceptionList::default();

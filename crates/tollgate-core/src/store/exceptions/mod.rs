@@ -1,4 +1,4 @@
-//! Exceptions: another quota for one key of a limiter, which an operator grants until an end.
+//! Exceptions: another quota for one key of a limiter, or a fresh start, which an operator grants until an end.
 //! See `list.rs` for how a store keeps them, and `in_force.rs` for how a limiter applies them.
 
 mod in_force;
@@ -6,7 +6,7 @@ mod list;
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use tollgate_model::raw::PolicyParts;
+use tollgate_model::raw::{KeyParts, PolicyParts};
 
 pub use in_force::{ExceptionsInForce, WeakExceptions};
 pub use list::{ExceptionCall, ExceptionList, ExceptionReply};
@@ -18,7 +18,7 @@ use crate::{Error, Key, Policy, PolicySet, Quota, clock::micros};
 /// The key is that which the policy meters: for a policy [at level](Policy::at_level) 1, a key of one
 /// level, and for a policy of a [branch](Policy::at_branch), the key of that branch. What the key has
 /// spent stays spent. There is one exception at most for a policy and a key of a limiter; another one
-/// replaces it.
+/// replaces it. A [fresh start](ExceptionChange::FreshStart) stands beside it.
 ///
 /// [`Limiter::grant_exception`](crate::Limiter::grant_exception) grants it, and so does the command
 /// `tollgate except`. `Display` writes the line that stands in the store.
@@ -77,6 +77,12 @@ pub enum ExceptionChange {
     /// The amount and the burst are multiplied, and rounded to whole units, at least one. The factor is
     /// above 0 and at most 1 000.
     Factor(f64),
+    /// What the policy has counted of the key before the grant does not count any more. The quota stays.
+    ///
+    /// The state is removed once, at the grant. A process that has denied the key may go on denying it
+    /// for up to 1 s, as after a [reset](crate::Limiter::reset). Until its end, the exception says who
+    /// did so, and why; nothing comes back at the end, and it cannot be withdrawn.
+    FreshStart,
 }
 
 /// The greatest factor.
@@ -195,10 +201,22 @@ impl Exception {
         self.ends_us
     }
 
-    /// Returns the text that no other exception of a store has: the limiter, the policy and the key.
+    /// Returns the text that no other exception of a store has: the limiter, the policy and the key, which
+    /// has a mark behind it for a fresh start.
     #[must_use]
     pub fn id(&self) -> String {
-        id(&self.limiter, &self.policy, &self.key)
+        let mark = if self.is_fresh_start() {
+            FRESH_MARK
+        } else {
+            ""
+        };
+        id(&self.limiter, &self.policy, &self.key) + mark
+    }
+
+    /// Returns whether it is a [fresh start](ExceptionChange::FreshStart), which changes no quota.
+    #[must_use]
+    pub fn is_fresh_start(&self) -> bool {
+        self.change == ExceptionChange::FreshStart
     }
 
     /// Refuses an exception that these policies of its limiter cannot have.
@@ -229,6 +247,12 @@ impl Exception {
                 self.policy
             )));
         }
+        if self.is_fresh_start() && <Key as KeyParts>::read(&self.key).is_none() {
+            return Err(Error::config(format!(
+                "key of an exception must be an encoded key, got {:?}",
+                self.key
+            )));
+        }
         self.change.of(policy).map(drop)
     }
 
@@ -252,9 +276,16 @@ impl Exception {
                 "time of an exception must be 1 s to 366 days, got {lasts:?}"
             )));
         }
+        // No encoded key has a brace, as the mark of a fresh start has.
+        if self.key.contains(['{', '}']) {
+            return Err(Error::config(format!(
+                "key of an exception must be encoded, without braces, got {:?}",
+                self.key
+            )));
+        }
         match self.change {
             ExceptionChange::Factor(factor) => is_factor(factor),
-            ExceptionChange::Quota(_) => Ok(()),
+            ExceptionChange::Quota(_) | ExceptionChange::FreshStart => Ok(()),
         }
     }
 
@@ -319,6 +350,7 @@ impl ExceptionChange {
     pub fn of(self, policy: &Policy) -> Result<Policy, Error> {
         match self {
             Self::Quota(quota) => policy.with_quota(quota),
+            Self::FreshStart => Ok(policy.clone()),
             Self::Factor(factor) => {
                 is_factor(factor)?;
                 let quota = policy.quota();
@@ -335,12 +367,17 @@ impl ExceptionChange {
 
 const QUOTA: &str = "quota ";
 const FACTOR: &str = "factor ";
+const FRESH: &str = "fresh start";
+
+/// Stands behind the key of a fresh start, so that it replaces no other exception of the key.
+const FRESH_MARK: &str = "{fresh}";
 
 impl fmt::Display for ExceptionChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quota(quota) => write!(f, "{QUOTA}{quota}"),
             Self::Factor(factor) => write!(f, "{FACTOR}{factor}"),
+            Self::FreshStart => f.write_str(FRESH),
         }
     }
 }
@@ -357,10 +394,13 @@ impl FromStr for ExceptionChange {
         if let Some(quota) = text.strip_prefix(QUOTA) {
             return Ok(Self::Quota(quota.parse()?));
         }
+        if text == FRESH {
+            return Ok(Self::FreshStart);
+        }
         let factor = text.strip_prefix(FACTOR).and_then(|text| text.parse().ok());
         let factor = factor.ok_or_else(|| {
             Error::config(format!(
-                "change of an exception must be a quota or a factor, got {text:?}"
+                "change of an exception must be a quota, a factor or a fresh start, got {text:?}"
             ))
         })?;
         is_factor(factor)?;
@@ -414,11 +454,18 @@ impl FromStr for Exception {
                 ))
             })
         };
+        let change = change.parse()?;
+        let key = match change {
+            ExceptionChange::FreshStart => key
+                .strip_suffix(FRESH_MARK)
+                .ok_or_else(|| Error::config("a fresh start must have its mark behind the key"))?,
+            _ => key,
+        };
         let exception = Self {
             limiter: limiter.to_owned(),
             policy: policy.to_owned(),
             key: key.to_owned(),
-            change: change.parse()?,
+            change,
             author: author.to_owned(),
             reason: reason.to_owned(),
             begins_us: time(begins_us)?,

@@ -1,6 +1,8 @@
 //! The work of the command on a running system, for other programs: a console, a bot.
 //! It is built of the rooms of the command, `redis/` and `replicas/`. How a command prints it is in
-//! `commands/`.
+//! `commands/`. Exceptions are in a file of their own.
+
+mod exceptions;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,6 +14,7 @@ use tokio::{
 use tollgate_rules::RuleSet;
 
 use crate::{
+    exceptions::{ExceptionRow, encoded},
     failure::Failure,
     redis::{
         First, KeyOptions, Limits, Names, Published, PublishedLimiter, RedisOptions, Scan,
@@ -21,6 +24,7 @@ use crate::{
 };
 
 pub use crate::redis::Order;
+pub use exceptions::{ChangedException, ExceptionRequest, GrantedExceptions};
 
 /// The longest scan for the heaviest keys.
 const LONGEST_SCAN: Duration = Duration::from_secs(20);
@@ -57,6 +61,8 @@ struct OperatorInner {
     redis: RedisOptions,
     names: Names,
     rules: Option<Rules>,
+    /// The name of the limiter of the rules.
+    rules_limiter: String,
     /// `None` before the first call, and after a failure.
     server: Mutex<Option<Server>>,
     heaviest: Mutex<Option<(Instant, u32, Order, HeaviestKeys)>>,
@@ -81,6 +87,7 @@ pub struct OperatorBuilder {
     shows_keys: bool,
     secret: Option<Vec<u8>>,
     rules: Option<Rules>,
+    rules_limiter: String,
 }
 
 /// Reports why an operator could not do its work. The message has no password.
@@ -113,10 +120,12 @@ pub struct HeaviestKeys {
     states: Vec<StateEntry>,
 }
 
-/// The units that a key has spent, as `tollgate peek` lists them.
+/// The units that a key has spent, as `tollgate peek` lists them, and the exceptions that apply to it,
+/// as `tollgate except` lists them.
 #[derive(Debug, Serialize)]
 pub struct KeyStates {
     states: Vec<StateEntry>,
+    exceptions: Vec<ExceptionRow>,
 }
 
 /// The states of a key that were removed, as `tollgate reset` lists them.
@@ -150,7 +159,8 @@ impl OperatorBuilder {
     }
 
     /// Makes the digests of keys with this secret, so that they equal those of
-    /// [`DeniedKeys`](tollgate::limiter::DeniedKeys). The default is a secret of this process.
+    /// [`DeniedKeys`](tollgate::limiter::DeniedKeys) with it. The default is the
+    /// [secret](tollgate::limiter::DeniedKeys::process_secret) of this process.
     pub fn digest_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
@@ -160,6 +170,13 @@ impl OperatorBuilder {
     /// written as entries: `tenant=gold route=/export`.
     pub fn rules(mut self, rules: impl Fn() -> Arc<RuleSet> + Send + Sync + 'static) -> Self {
         self.rules = Some(Arc::new(rules));
+        self
+    }
+
+    /// Sets the name of the limiter of the [rules](Self::rules), to which exceptions for their values are
+    /// granted. The default is `rules`, as that of `tollgate-rules`.
+    pub fn rules_limiter(mut self, name: impl Into<String>) -> Self {
+        self.rules_limiter = name.into();
         self
     }
 
@@ -174,12 +191,13 @@ impl OperatorBuilder {
         let names = if self.shows_keys {
             Names::Plain
         } else {
-            Names::digests(self.secret.as_deref()).map_err(OperatorError::refused)?
+            Names::digests(self.secret.as_deref())
         };
         Ok(Operator(Arc::new(OperatorInner {
             redis,
             names,
             rules: self.rules,
+            rules_limiter: self.rules_limiter,
             server: Mutex::new(None),
             heaviest: Mutex::new(None),
         })))
@@ -198,6 +216,7 @@ impl Operator {
             shows_keys: false,
             secret: None,
             rules: None,
+            rules_limiter: "rules".to_owned(),
         }
     }
 
@@ -223,7 +242,8 @@ impl Operator {
     /// it [shows keys](OperatorBuilder::shows_keys), returns the text.
     #[must_use]
     pub fn name_of(&self, key: &str) -> String {
-        self.0.names.digest(key).unwrap_or_else(|| key.to_owned())
+        let digest = self.0.names.digest(&encoded(key));
+        digest.unwrap_or_else(|| key.to_owned())
     }
 
     /// Lists the limiters that services publish.
@@ -271,7 +291,7 @@ impl Operator {
         let scan = async {
             let mut server = self.0.redis.connect().await?;
             let mut limits = self.limits();
-            limits.read_published(&mut server).await?;
+            limits.read(&mut server).await?;
             let (mut first, mut limited) = (First::new(number, by), 0);
             let scan = Scan::new(&mut server, &limits)
                 .run(&ScanOptions::default(), &Wanted::All, |state| {
@@ -320,8 +340,9 @@ impl Operator {
         if let Some(cost) = cost {
             look_ahead(&mut session.server, &mut states, cost).await?;
         }
+        let exceptions = self.exceptions_of(&session, key);
         session.keep();
-        Ok(KeyStates { states })
+        Ok(KeyStates { states, exceptions })
     }
 
     /// Removes what a key has spent, so that every policy has its whole burst again. The key is
@@ -382,7 +403,7 @@ impl Operator {
             None => self.0.redis.connect().await?,
         };
         let mut limits = self.limits();
-        limits.read_published(&mut server).await?;
+        limits.read(&mut server).await?;
         Ok(Session {
             slot,
             server,
