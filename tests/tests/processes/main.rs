@@ -1,5 +1,5 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with
-//! callers that wait, processes with wrong clocks, the quickstart, the examples of gRPC, of sessions, of
+//! callers that wait, processes with wrong clocks, also with exceptions, the quickstart, the examples of gRPC, of sessions, of
 //! actix-web, of reqwest-middleware, of priorities, of
 //! enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
 //! limits come from a database or renew with the customer, that defers jobs, of outgoing calls, of a language model, of long
@@ -13,6 +13,7 @@ mod crowd;
 mod deferred_jobs;
 mod enforcement;
 mod events;
+mod exceptions;
 mod export_permits;
 mod fair_shares;
 mod grpc;

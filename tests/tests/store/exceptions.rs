@@ -19,8 +19,8 @@ async fn store(server: &RedisServer) -> RedisStore {
     store.expect("a store")
 }
 
-#[tokio::test]
-async fn an_exception_ends_in_time_although_the_server_is_gone() {
+/// Lets the server fail in this way while an exception is in force, and waits for its end.
+async fn ends_in_an_outage(fail: fn(&RedisServer)) -> (RedisServer, Limiter) {
     let server = RedisServer::start();
     let limiter = Limiter::builder(store(&server).await)
         .policies(Policy::window_from_first_hit("daily", Quota::per_day(5)))
@@ -33,17 +33,49 @@ async fn an_exception_ends_in_time_although_the_server_is_gone() {
     let granted = exception("acme", ExceptionChange::Quota(TEN), lasts);
     limiter.grant_exception(granted).await.expect("a grant");
     until(&limiter, "acme", TEN).await;
-    server.kill();
-    let quota = async || {
-        let decision = limiter.check("acme").await.expect("a decision");
-        let state = decision.state("daily").expect("a state");
-        (decision.is_degraded(), state.policy().quota())
-    };
-    wait::until_async("an outage", PATIENCE, async || quota().await.0).await;
+    fail(&server);
+    wait::until_async("an outage", PATIENCE, async || quota(&limiter).await.0).await;
     wait::until_async("the end of the exception", PATIENCE, async || {
-        quota().await == (true, Quota::per_day(5))
+        quota(&limiter).await == (true, Quota::per_day(5))
     })
     .await;
+    (server, limiter)
+}
+
+/// Returns whether a check is decided by the outage rule, and its quota.
+async fn quota(limiter: &Limiter) -> (bool, Quota) {
+    let decision = limiter.check("acme").await.expect("a decision");
+    let state = decision.state("daily").expect("a state");
+    (decision.is_degraded(), state.policy().quota())
+}
+
+#[tokio::test]
+async fn an_exception_ends_in_time_although_the_server_is_gone() {
+    ends_in_an_outage(RedisServer::kill).await;
+}
+
+/// A server that stands still forgets nothing: what has ended meanwhile does not come back, and what
+/// was granted for longer is in force as before.
+#[tokio::test]
+async fn an_exception_ends_in_time_although_the_server_stands_still() {
+    let (server, limiter) = ends_in_an_outage(RedisServer::pause).await;
+    server.resume();
+    wait::until_async("the store", PATIENCE, async || !quota(&limiter).await.0).await;
+    assert_eq!(quota(&limiter).await.1, Quota::per_day(5));
+    let hour = Duration::from_secs(3_600);
+    let granted = exception("acme", ExceptionChange::Quota(TEN), hour);
+    limiter.grant_exception(granted).await.expect("a grant");
+    until(&limiter, "acme", TEN).await;
+    server.pause();
+    wait::until_async("an outage", PATIENCE, async || quota(&limiter).await.0).await;
+    assert_eq!(
+        quota(&limiter).await.1,
+        TEN,
+        "it is in force without the store"
+    );
+    server.resume();
+    wait::until_async("the store", PATIENCE, async || !quota(&limiter).await.0).await;
+    until(&limiter, "acme", TEN).await;
 }
 
 #[tokio::test]

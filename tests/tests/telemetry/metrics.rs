@@ -10,6 +10,7 @@ use std::{
 use tollgate::{
     Algorithm, Cost, Lease, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
     permits::{Concurrency, ConcurrencyLimiter},
+    store::{Clock, Exception, ExceptionChange},
     tenants::TenantLimiters,
 };
 use tollgate_test_support::{
@@ -23,6 +24,41 @@ const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(100));
 
 async fn check(limiter: &Limiter, key: &str) -> bool {
     limiter.check(key).await.expect("a decision").is_degraded()
+}
+
+/// Each decision counts once for each policy whose quota was that of an exception, whether it admits or
+/// denies. Peeks and other keys do not count, nor does what is decided after the end.
+#[test]
+fn decisions_by_an_exception_are_counted_by_limiter_and_policy() {
+    Series::record(async |snapshotter| {
+        let clock = Clock::manual(1);
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let limiter = Limiter::builder(store)
+            .policies([TWO, HOURLY])
+            .name("jobs")
+            .published()
+            .build();
+        let change = ExceptionChange::Quota(Quota::per_hour(3));
+        let granted = Exception::new("two", "acme", change, Duration::from_secs(60));
+        let granted = granted.by("ann").because("a test");
+        limiter.grant_exception(granted).await.expect("a grant");
+        for key in ["acme", "acme", "acme", "acme", "other"] {
+            check(&limiter, key).await;
+        }
+        let _ = limiter.peek("acme").await.expect("a state");
+        clock.advance(Duration::from_secs(60));
+        check(&limiter, "acme").await;
+        let series = Series::described(&snapshotter);
+        series.assert_counts(
+            "
+            tollgate_exceptions_used_total limiter=jobs policy=two 4
+            tollgate_checks_total limiter=jobs outcome=allowed 4
+            tollgate_checks_total limiter=jobs outcome=denied 2
+            ",
+        );
+        let used = series.0.keys().filter(|name| name.contains("exceptions"));
+        assert_eq!(used.count(), 1, "no series of another policy");
+    });
 }
 
 #[test]
