@@ -151,7 +151,7 @@ impl Sender {
             .know(connection.number(), &request.script().sha);
         drop(waiting);
         connection.set_nagle(is_short);
-        let turn = DirectTurn {
+        let mut turn = DirectTurn {
             queue: Arc::clone(&self.queue),
             connection: connection.number(),
             first: connection.round_trip(),
@@ -159,11 +159,34 @@ impl Sender {
             is_answered: false,
         };
         let (request, server) = (request.clone(), Arc::clone(&self.server));
-        Awaited::new(
-            &self.server,
-            request.deadline(),
-            call(request, by_body, server, connection, turn),
-        )
+        let deadline = request.deadline();
+        // A block, and what it waits for in a part of it: the future of a function holds its arguments
+        // twice, and an allocator has no blocks of more than 1 kB at hand.
+        let answer = async move {
+            // Named first, so that it is dropped first: the call is over before what it used is free.
+            let turn = &mut turn;
+            let sent = {
+                let call = request.call(&server, by_body);
+                server.send(&connection, &call).await
+            };
+            // Held no longer than needed: a connection of a pool is lent as long as it is held.
+            drop(connection);
+            let answer = match sent {
+                Sent::Answered(answer) => {
+                    turn.answered();
+                    answer
+                }
+                // The server has not executed it, and the caller gave up.
+                _ if request.is_over() => return Err(server.health.overtaken().into()),
+                // On the heap, because few calls are sent twice, and every caller would hold the space.
+                Sent::UnknownScript | Sent::Unsent(_) => {
+                    let write = |by_body| request.call(&server, by_body);
+                    Box::pin(server.send_one(write, true, None)).await
+                }
+            };
+            request.decision(&answer?)
+        };
+        Awaited::new(&self.server, deadline, answer)
     }
 
     /// Notes an answer of the server, and remembers a denial.
@@ -238,6 +261,13 @@ struct DirectTurn {
     is_answered: bool,
 }
 
+impl DirectTurn {
+    /// Notes the answer. A method, so that the future of the call owns the whole turn.
+    fn answered(&mut self) {
+        self.is_answered = true;
+    }
+}
+
 impl Drop for DirectTurn {
     fn drop(&mut self) {
         let mut waiting = self.queue.lock();
@@ -252,33 +282,6 @@ impl Drop for DirectTurn {
             );
         }
     }
-}
-
-async fn call(
-    request: CheckRequest,
-    by_body: bool,
-    server: Arc<Server>,
-    connection: Connection,
-    mut turn: DirectTurn,
-) -> CheckResult {
-    let sent = server
-        .send(&connection, request.call(&server, by_body))
-        .await;
-    // Held no longer than needed: a connection of a pool is lent as long as it is held.
-    drop(connection);
-    let answer = match sent {
-        Sent::Answered(answer) => {
-            turn.is_answered = true;
-            answer
-        }
-        // The server has not executed it, and the caller gave up.
-        _ if request.is_over() => return Err(server.health.overtaken().into()),
-        // On the heap, because few calls are sent twice, and every caller would hold the space.
-        Sent::UnknownScript | Sent::Unsent(_) => {
-            Box::pin(server.send_one(|by_body| request.call(&server, by_body), true, None)).await
-        }
-    };
-    request.decision(&answer?)
 }
 
 /// Resolves to the decision of one server, or to an error that says whether the server certainly

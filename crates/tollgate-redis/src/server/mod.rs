@@ -7,6 +7,7 @@ mod proof;
 
 use std::{
     future::Future,
+    ops::Range,
     pin::Pin,
     ptr,
     sync::{Arc, Weak, atomic::AtomicBool},
@@ -146,7 +147,8 @@ impl Server {
             text: self.begin_key(),
             head: self.key_head.len(),
             policy: None,
-            tail: Vec::with_capacity(KEY_BYTES),
+            end: 0..0,
+            tail: Vec::new(),
         }
     }
 
@@ -273,27 +275,37 @@ async fn follow_master(server: Weak<Server>, mut watch: MasterWatch) {
 }
 
 /// Writes the keys of a call. Most keys of a batch have the policy of the one before, so the end that
-/// they have in common is written once.
+/// they have in common is made once.
 struct KeyNames<'a> {
     /// Begins with the head of every key. Its rest is written again.
     text: Vec<u8>,
     head: usize,
-    /// The policy whose keys end with `tail`.
+    /// The policy of the last key, and the place of the end that the policy has given it.
     policy: Option<&'a Policy>,
+    end: Range<usize>,
+    /// The same end, from the second key on: the key of most checks is the only one.
     tail: Vec<u8>,
 }
 
 impl<'a> KeyNames<'a> {
     #[inline]
     fn add(&mut self, policy: &'a Policy, key: &Key, command: &mut Cmd) {
-        if !self.policy.is_some_and(|last| ptr::eq(last, policy)) {
+        let is_same = self.policy.is_some_and(|last| ptr::eq(last, policy));
+        if !is_same {
             self.tail.clear();
-            protocol::write_policy(policy, &mut self.tail);
             self.policy = Some(policy);
+        } else if self.tail.is_empty() {
+            self.tail.extend_from_slice(&self.text[self.end.clone()]);
         }
         self.text.truncate(self.head);
         protocol::write_metered(policy, key, &mut self.text);
-        self.text.extend_from_slice(&self.tail);
+        if is_same {
+            self.text.extend_from_slice(&self.tail);
+        } else {
+            let start = self.text.len();
+            protocol::write_policy(policy, &mut self.text);
+            self.end = start..self.text.len();
+        }
         command.arg(self.text.as_slice());
         if policy.is_leased() {
             self.text.extend_from_slice(protocol::OUTSTANDING);
@@ -319,6 +331,7 @@ pub(crate) struct ServerConfig {
 pub(crate) type CallResult = Result<Value, CallError>;
 
 /// A call as it is written to a connection.
+#[derive(Clone)]
 pub(crate) struct Call {
     command: Cmd,
     /// The command has the text of its script, so that the server need not know it.
@@ -388,11 +401,12 @@ const MOST_UNSENT: u32 = 3;
 
 impl Server {
     /// Writes one call on this connection, and returns its outcome.
-    pub(crate) async fn send(&self, connection: &Connection, call: Call) -> Sent {
+    pub(crate) async fn send(&self, connection: &Connection, call: &Call) -> Sent {
         let (sent_bytes, by_body) = (connection.sent_bytes(), call.by_body);
         let reply = match call.is_asking {
             false => connection.query(&call.command).await,
-            true => write_all(connection, [call])
+            // On the heap, because few calls ask, and every caller would hold the space.
+            true => Box::pin(write_all(connection, [call.clone()]))
                 .await
                 .pop()
                 .unwrap_or_else(|| Err(missing_reply())),
@@ -406,7 +420,7 @@ impl Server {
         if calls.len() == 1
             && let Some(call) = calls.pop()
         {
-            return vec![self.send(connection, call).await];
+            return vec![self.send(connection, &call).await];
         }
         let (sent_bytes, by_body): (_, SmallVec<[bool; 1]>) = (
             connection.sent_bytes(),
@@ -500,7 +514,7 @@ impl Server {
                     self.send_awaited(&connection, write(by_body), deadline)
                         .await
                 }
-                None => self.send(&connection, write(by_body)).await,
+                None => self.send(&connection, &write(by_body)).await,
             };
             match sent {
                 Sent::Answered(outcome) => return outcome,
@@ -523,7 +537,7 @@ impl Server {
         let (server, connection) = (self.weak(), connection.clone());
         Awaited::new(self, deadline, async move {
             match server.upgrade() {
-                Some(server) => server.send(&connection, call).await,
+                Some(server) => server.send(&connection, &call).await,
                 None => Sent::Answered(Err(protocol::error(&missing_reply()).into())),
             }
         })
@@ -600,6 +614,7 @@ pub(crate) struct Awaited<T: 'static> {
 }
 
 impl<T: 'static> Awaited<T> {
+    #[inline]
     pub(crate) fn new(
         server: &Server,
         deadline: Option<Deadline>,

@@ -185,8 +185,13 @@ impl Connection {
     /// Sends one command.
     pub(crate) async fn query(&self, command: &Cmd) -> RedisResult<Value> {
         self.info.wire.asks(1);
-        self.answer(command.query_async(&mut self.multiplexed.clone()))
-            .await
+        let mut multiplexed = self.multiplexed.clone();
+        let answer = async {
+            let answer = multiplexed.req_packed_command(command).await?;
+            answer.extract_error()
+        };
+        // Pinned here, because each function that takes a future by its value holds it twice.
+        self.answer(pin!(answer)).await
     }
 
     /// Writes all commands at once. Each has its own answer.
