@@ -30,11 +30,11 @@ pub(super) fn descriptors(
             "a request must have at most {max} entries, got {entries}"
         )));
     }
-    messages
-        .iter()
-        .enumerate()
-        .map(|(at, message)| descriptor(at, message))
-        .collect()
+    let mut descriptors = Vec::with_capacity(count);
+    for (at, message) in messages.iter().enumerate() {
+        descriptors.push(descriptor(at, message)?);
+    }
+    Ok(descriptors)
 }
 
 fn descriptor(at: usize, message: &RateLimitDescriptor) -> Result<Descriptor<'_>, Status> {

@@ -155,7 +155,8 @@ impl RateLimitService {
         hits: u32,
     ) -> Result<Plan<'a>, CallFailure> {
         let plan = set.plan(domain, descriptors, hits)?;
-        if !set.has_domain(domain) {
+        // What is found belongs to a domain, so that it is not looked up again.
+        if plan.iter().all(|planned| planned.found().is_none()) && !set.has_domain(domain) {
             self.0
                 .metrics
                 .count(Counted::UnknownDomains, descriptors.len() as u64);

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use super::{Buffer, INLINE_BYTES, Key, LONG, LONG_BYTES, LongKey, MAX_BRANCHES, MAX_LEVELS};
+use super::{
+    Buffer, INLINE_BYTES, KEY_BYTES, Key, LONG, LONG_BYTES, LongKey, MAX_BRANCHES, MAX_LEVELS,
+};
 use crate::key::KeyParts;
 
 /// Stands between two levels. No level contains it, so the text of a key shows its levels.
@@ -30,8 +32,12 @@ impl Key {
     /// assert_ne!(Key::new("a").join(("b", "c")), Key::from(("a", "b", "c")));
     /// ```
     #[must_use]
-    pub fn join(self, part: impl Into<Self>) -> Self {
-        self.with_part(&part.into(), |key, part| {
+    pub fn join(mut self, part: impl Into<Self>) -> Self {
+        let part = part.into();
+        if self.levels == 1 && part.levels == 1 && self.push_in_place(part.as_bytes()) {
+            return self;
+        }
+        self.with_part(&part, |key, part| {
             let mut levels = part.each_level();
             let mut key = key;
             if let Some(outermost) = levels.next() {
@@ -41,8 +47,28 @@ impl Key {
         })
     }
 
+    /// Appends a part to the text of a key of one level. Returns `false` when the text becomes too long.
+    fn push_in_place(&mut self, part: &[u8]) -> bool {
+        let (at, is_joined) = (usize::from(self.len), is_joined(part));
+        let (start, marks) = match is_joined {
+            true => (at + 2, 3),
+            false => (at + 1, 1),
+        };
+        let (end, len) = (start + part.len(), at + part.len() + marks);
+        if len > KEY_BYTES {
+            return false;
+        }
+        self.text[at] = b',';
+        self.text[start..end].copy_from_slice(part);
+        if is_joined {
+            (self.text[at + 1], self.text[end]) = (b'(', b')');
+        }
+        self.len = len as u8;
+        true
+    }
+
     /// Appends a part, which is the text of a level, to the innermost level.
-    fn joined(self, part: &[u8]) -> Self {
+    pub(super) fn joined(self, part: &[u8]) -> Self {
         let mut text = Buffer::from_slice(self.innermost());
         text.push(b',');
         push_part(&mut text, part);

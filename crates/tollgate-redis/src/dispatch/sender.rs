@@ -162,7 +162,7 @@ impl Sender {
         let deadline = request.deadline();
         // A block, and what it waits for in a part of it: the future of a function holds its arguments
         // twice, and an allocator has no blocks of more than 1 kB at hand.
-        let answer = async move {
+        let answer = Box::pin(async move {
             // Named first, so that it is dropped first: the call is over before what it used is free.
             let turn = &mut turn;
             let sent = {
@@ -185,7 +185,7 @@ impl Sender {
                 }
             };
             request.decision(&answer?)
-        };
+        });
         Awaited::new(&self.server, deadline, answer)
     }
 

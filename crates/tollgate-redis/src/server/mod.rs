@@ -535,12 +535,13 @@ impl Server {
         deadline: Option<Deadline>,
     ) -> Awaited<Sent> {
         let (server, connection) = (self.weak(), connection.clone());
-        Awaited::new(self, deadline, async move {
+        let answer = Box::pin(async move {
             match server.upgrade() {
                 Some(server) => server.send(&connection, &call).await,
                 None => Sent::Answered(Err(protocol::error(&missing_reply()).into())),
             }
-        })
+        });
+        Awaited::new(self, deadline, answer)
     }
 }
 
@@ -601,6 +602,9 @@ fn missing_reply() -> RedisError {
     (redis::ErrorKind::Parse, "a reply is missing").into()
 }
 
+/// An answer that is not there yet.
+type PendingAnswer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// Waits for the answer to a call that was sent.
 ///
 /// After the deadline, a task of its own waits for the answer: a server that answers late is not
@@ -610,22 +614,22 @@ pub(crate) struct Awaited<T: 'static> {
     /// The epoch of the breaker when the call was sent.
     breaker_epoch: u64,
     deadline: Option<Deadline>,
-    answer: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    answer: Option<PendingAnswer<T>>,
 }
 
 impl<T: 'static> Awaited<T> {
-    #[inline]
+    /// Creates the wait. The answer comes boxed, so that it is copied once.
     pub(crate) fn new(
         server: &Server,
         deadline: Option<Deadline>,
-        answer: impl Future<Output = T> + Send + 'static,
+        answer: PendingAnswer<T>,
     ) -> Self {
         let breaker_epoch = server.health.breaker.epoch();
         Self {
             server: server.weak(),
             breaker_epoch,
             deadline,
-            answer: Some(Box::pin(answer)),
+            answer: Some(answer),
         }
     }
 }

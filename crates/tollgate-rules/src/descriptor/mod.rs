@@ -163,11 +163,11 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>, const N: usize> From<[(K,
 
 impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>> FromIterator<(K, V)> for Descriptor<'a> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        entries
-            .into_iter()
-            .fold(Self::new(), |descriptor, (key, value)| {
-                descriptor.entry(key, value)
-            })
+        let mut descriptor = Self::new();
+        for (key, value) in entries {
+            descriptor.push(key, value);
+        }
+        descriptor
     }
 }
 

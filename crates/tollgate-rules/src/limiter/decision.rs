@@ -4,6 +4,7 @@
 
 use std::{fmt, time::Duration};
 
+use smallvec::SmallVec;
 use tollgate::{Decision, Error, limiter::PolicyState};
 
 use crate::{Code, RequestError, Verdict};
@@ -13,11 +14,11 @@ use crate::{Code, RequestError, Verdict};
 #[must_use = "a decision that is ignored limits nothing"]
 pub struct RuleDecision {
     verdict: Verdict,
-    decisions: Vec<Option<Decision>>,
+    decisions: SmallVec<[Option<Decision>; 1]>,
 }
 
 impl RuleDecision {
-    pub(super) fn new(verdict: Verdict, decisions: Vec<Option<Decision>>) -> Self {
+    pub(super) fn new(verdict: Verdict, decisions: SmallVec<[Option<Decision>; 1]>) -> Self {
         Self { verdict, decisions }
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tollgate::{
     Cost, Decision, Error, ErrorKind,
     reservation::{Reservation, ReservationId, Settlement},
@@ -14,7 +14,7 @@ use super::{
     decision::RuleDecision,
     give_back::give_back,
     rule_limiter::RuleLimiter,
-    settle::blocked,
+    settle::blocked_outcome,
     steps::{ChargedDescriptor, Pending, Step, all, costs},
 };
 use crate::{Code, DescriptorOutcome, Plan, Rule};
@@ -199,9 +199,9 @@ impl RuleLimiter {
         plan: &Plan<'_>,
         charges: impl IntoIterator<Item = (usize, ChargedDescriptor)>,
     ) -> RuleDecision {
-        let of_blocked = |planned: &crate::Planned<'_>| blocked(planned.charged()?, planned.hits());
-        let mut outcomes: Vec<Option<DescriptorOutcome>> = plan.iter().map(of_blocked).collect();
-        let mut decisions = vec![None; outcomes.len()];
+        let outcomes = plan.iter().map(blocked_outcome);
+        let mut outcomes: Vec<Option<DescriptorOutcome>> = outcomes.collect();
+        let mut decisions = smallvec![None; outcomes.len()];
         for (place, charge) in charges {
             outcomes[place] = Some(charge.outcome);
             decisions[place] = charge.decision.ok();

@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
+use smallvec::smallvec;
 use tollgate::{Error, Limiter, Outage, limiter::DeniedKeys};
 
 use super::{
     decision::{CheckError, RuleDecision},
     exceeded::Exceeded,
     give_back::give_back,
-    settle::settle,
-    steps::{ChargedDescriptor, Steps, charge, refund},
+    settle::{blocked_outcome, settle},
+    steps::{ChargedDescriptor, Pending, Steps, charge, refund},
 };
 use crate::{
     Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Planned, Rule, Rules, Verdict,
@@ -169,6 +170,24 @@ impl RuleLimiter {
     ///
     /// A dropped future may have spent units of some or all descriptors.
     pub async fn check_plan(&self, plan: &Plan<'_>) -> Result<RuleDecision, Error> {
+        let Some(planned) = plan.only() else {
+            return Box::pin(self.check_several(plan)).await;
+        };
+        let limiter = |rule: &Rule| self.limiter(rule);
+        let (outcome, decision) = match Pending::of(0, planned, plan, limiter) {
+            Some(pending) => {
+                let (outcome, decision) = pending.decide(planned.hits()).await?;
+                (Some(outcome), decision.ok())
+            }
+            None => (blocked_outcome(planned), None),
+        };
+        let verdict = plan.verdict(&[outcome], self.0.modes);
+        self.record(plan, &[outcome], &verdict);
+        Ok(RuleDecision::new(verdict, smallvec![decision]))
+    }
+
+    /// Decides a request of several descriptors, or one that [several](Plan::only) would decide.
+    async fn check_several(&self, plan: &Plan<'_>) -> Result<RuleDecision, Error> {
         let (verdict, charges) = self.decide_plan(plan).await?;
         let decisions = charges
             .into_iter()

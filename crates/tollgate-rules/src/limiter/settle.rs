@@ -34,16 +34,11 @@ pub(super) async fn settle(
         let descriptors: Vec<_> = descriptors.collect();
         return Box::pin(settle_as_envoy(&descriptors, exceeded)).await;
     }
-    let blocked = |planned: &Planned<'_>| {
-        planned
-            .charged()
-            .and_then(|found| blocked(found, planned.hits()))
-    };
     descriptors
         .map(|(planned, charge)| {
             charge
                 .map(|charge| charge.outcome)
-                .or_else(|| blocked(planned))
+                .or_else(|| blocked_outcome(planned))
         })
         .collect()
 }
@@ -220,6 +215,11 @@ async fn spend(charge: &ChargedDescriptor, left: u64) {
     {
         tracing::debug!(limiter = charge.limiter.name(), %error, "a denied request was not charged");
     }
+}
+
+/// Returns the outcome of a descriptor without a charge: there is one if its rule denies every request.
+pub(super) fn blocked_outcome(planned: &Planned<'_>) -> Option<DescriptorOutcome> {
+    blocked(planned.charged()?, planned.hits())
 }
 
 /// Returns the outcome of a rule that denies every request.

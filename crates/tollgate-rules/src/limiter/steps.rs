@@ -372,30 +372,39 @@ impl<'p, 'l> Pending<'p, 'l> {
 impl Pending<'_, '_> {
     /// Charges the descriptor this number of units, in a step of its own. 0 only looks at it.
     pub(super) async fn spend(&self, hits: u64) -> Result<ChargedDescriptor, Error> {
+        let (outcome, decision) = self.decide(hits).await?;
+        Ok(ChargedDescriptor {
+            limiter: self.limiter.with_policies(self.policies.clone()),
+            key: self.key.clone(),
+            outcome,
+            decision,
+            is_shadow: self.is_shadow,
+        })
+    }
+
+    /// Charges the descriptor, as [`spend`](Self::spend) does. Returns the outcome, and the decision or
+    /// the error that the units never fit.
+    pub(super) async fn decide(
+        &self,
+        hits: u64,
+    ) -> Result<(DescriptorOutcome, Result<Decision, Error>), Error> {
         let limiter = self.limiter.with_policies(self.policies.clone());
         let check = limiter.check_key(&self.key).cost(
             Costs::new(Cost::new(hits))
                 .with_priority(self.priority)
                 .with_customer(self.customer),
         );
-        let (outcome, decision) = match check.await {
-            Ok(decision) => (
+        match check.await {
+            Ok(decision) => Ok((
                 DescriptorOutcome::from_decision(&decision, self.compat),
                 Ok(decision),
-            ),
+            )),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
                 let is_hidden = self.policies.iter().any(Policy::is_hidden);
-                (self.too_many(hits).with_hidden(is_hidden), Err(error))
+                Ok((self.too_many(hits).with_hidden(is_hidden), Err(error)))
             }
-            Err(error) => return Err(error),
-        };
-        Ok(ChargedDescriptor {
-            limiter,
-            key: self.key.clone(),
-            outcome,
-            decision,
-            is_shadow: self.is_shadow,
-        })
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the outcome of units that no burst has.

@@ -13,7 +13,7 @@ use crate::{
     Descriptor, DescriptorEntry, Rule, RuleMetadata, RuleSet,
     names::{metric_part, stat_name},
     rule_set::{
-        RuleNode,
+        Domain, RuleNode,
         level::{LevelStep, MatchedBy},
     },
     selector::Selector,
@@ -91,7 +91,16 @@ impl RuleSet {
         domain: &'a str,
         descriptor: &'a Descriptor<'_>,
     ) -> Option<Match<'a>> {
-        let root = &self.domains.get(domain)?.root;
+        self.find_in(domain, self.domains.get(domain)?, descriptor)
+    }
+
+    /// Finds the limit of a descriptor in the rules of its domain, as [`find`](Self::find) does.
+    pub(crate) fn find_in<'a>(
+        &'a self,
+        domain: &'a str,
+        rules: &'a Domain,
+        descriptor: &'a Descriptor<'_>,
+    ) -> Option<Match<'a>> {
         let entries = descriptor.entries();
         if let Some(limit) = descriptor.limit() {
             let rule = Found::Override(Box::new(Rule::of_override(limit, self.compat)));
@@ -104,7 +113,7 @@ impl RuleSet {
             });
         }
         let mut steps = SmallVec::new();
-        let mut level = Some(root);
+        let mut level = Some(&rules.root);
         let mut rule = None;
         for entry in entries {
             let step = level?.find(&self.selectors, entry.key(), entry.value())?;

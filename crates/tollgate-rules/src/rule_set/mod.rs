@@ -146,6 +146,7 @@ impl RuleSet {
     }
 
     /// Returns who shares the limits of a domain fairly, if its file says so.
+    #[cfg(feature = "http")]
     pub(crate) fn fair_shares(&self, domain: &str) -> Option<&FairShares> {
         self.domains.get(domain)?.fair_shares.as_ref()
     }

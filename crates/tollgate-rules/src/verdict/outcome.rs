@@ -79,12 +79,14 @@ impl DescriptorOutcome {
     #[must_use]
     pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();
-        let is_spent =
-            |state: &PolicyState<'_>| hits == 0 && !compat.is_envoy() && state.remaining() == 0;
-        let spent = decision
-            .states()
-            .filter(is_spent)
-            .max_by_key(PolicyState::next_unit_after);
+        let is_test = hits == 0 && !compat.is_envoy();
+        let is_spent = |state: &PolicyState<'_>| is_test && state.remaining() == 0;
+        // The numbers of a state are computed anew wherever states are asked for.
+        let spent = is_test.then(|| {
+            let spent = decision.states().filter(is_spent);
+            spent.max_by_key(PolicyState::next_unit_after)
+        });
+        let spent = spent.flatten();
         let is_over = decision.is_denied() || spent.is_some();
         let wait = spent.as_ref().map(PolicyState::next_unit_after);
         let Some(state) = spent.or_else(|| decision.strictest()) else {
@@ -121,7 +123,10 @@ impl DescriptorOutcome {
         if decision.is_remembered() {
             usage.over_from_cache = usage.over;
         }
-        let shown = decision.strictest_shown();
+        let shown = match decision.policies().len() {
+            1 => Some(state).filter(|state| !state.policy().is_hidden()),
+            _ => decision.strictest_shown(),
+        };
         let denies = |state: &PolicyState<'_>| state.is_exceeded() || is_spent(state);
         let seen = shown.unwrap_or(state);
         Self {

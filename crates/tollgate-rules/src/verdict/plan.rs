@@ -8,7 +8,7 @@ use tollgate::{Customer, Key, Priority};
 #[cfg(feature = "http")]
 use tollgate_tower::JointCheck;
 
-use crate::{Compat, Descriptor, Match, PriorityClass, RuleSet, rule::Limit};
+use crate::{Compat, Descriptor, Match, PriorityClass, RuleSet, rule::Limit, rule_set::Domain};
 
 /// The [`Treatment`] of each descriptor of a request: whether it is charged.
 ///
@@ -118,23 +118,24 @@ impl RuleSet {
         if descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }
-        let of_network = self.treatment_of_network(domain, descriptors);
+        let rules = self.domains.get(domain);
+        let of_network = rules.and_then(|rules| rules.treatment_of_network(descriptors));
         Ok(self
-            .plan_of(domain, descriptors, hits, of_network)
+            .plan_of((domain, rules), descriptors, hits, of_network)
             .replaced())
     }
 
     /// Finds the limits of all descriptors of a request whose client belongs to a network of the
-    /// domain, or to none.
+    /// domain, or to none. The name of the domain comes with its rules: they are looked up once.
     fn plan_of<'a>(
         &'a self,
-        domain: &'a str,
+        (domain, rules): (&'a str, Option<&'a Domain>),
         descriptors: &'a [Descriptor<'a>],
         hits: u32,
         of_network: Option<Treatment>,
     ) -> Plan<'a> {
         let planned = descriptors.iter().map(|descriptor| {
-            let found = self.find(domain, descriptor);
+            let found = rules.and_then(|rules| self.find_in(domain, rules, descriptor));
             let treatment = match found.as_ref().map(|found| found.rule().limit()) {
                 None => Treatment::NotLimited,
                 Some(Limit::Unlimited) => Treatment::Unlimited,
@@ -150,8 +151,9 @@ impl RuleSet {
             }
         });
         let planned = planned.collect();
-        let shares = self.fair_shares(domain);
-        let class = self.priorities(domain).find(|class| class.has(descriptors));
+        let shares = rules.and_then(|rules| rules.fair_shares.as_ref());
+        let mut classes = rules.into_iter().flat_map(|rules| &rules.priorities);
+        let class = classes.find(|class| class.has(descriptors));
         Plan {
             compat: self.compat,
             domain,
@@ -176,27 +178,26 @@ impl RuleSet {
         check: JointCheck,
         has_networks: bool,
     ) -> Plan<'a> {
-        let of_network = has_networks
-            .then(|| self.treatment_of_network(domain, descriptors))
-            .flatten();
+        let rules = self.domains.get(domain);
+        let of_network = rules
+            .filter(|_| has_networks)
+            .and_then(|rules| rules.treatment_of_network(descriptors));
         let plan = Plan {
             check: Some(check),
-            ..self.plan_of(domain, descriptors, 1, of_network)
+            ..self.plan_of((domain, rules), descriptors, 1, of_network)
         };
         plan.replaced()
     }
+}
 
+impl Domain {
     /// Returns the treatment of all descriptors, when the client belongs to a network of the
     /// domain.
     #[cfg(feature = "http")]
-    fn treatment_of_network(
-        &self,
-        domain: &str,
-        descriptors: &[Descriptor<'_>],
-    ) -> Option<Treatment> {
+    fn treatment_of_network(&self, descriptors: &[Descriptor<'_>]) -> Option<Treatment> {
         use tollgate_tower::key::NetworkVerdict;
 
-        match self.networks(domain)?.verdict_of(descriptors) {
+        match self.networks.as_ref()?.verdict_of(descriptors) {
             NetworkVerdict::Allowed => Some(Treatment::NetworkAllowed),
             NetworkVerdict::Denied => Some(Treatment::NetworkDenied),
             _ => None,
@@ -204,7 +205,7 @@ impl RuleSet {
     }
 
     #[cfg(not(feature = "http"))]
-    fn treatment_of_network(&self, _: &str, _: &[Descriptor<'_>]) -> Option<Treatment> {
+    fn treatment_of_network(&self, _: &[Descriptor<'_>]) -> Option<Treatment> {
         None
     }
 }
@@ -222,6 +223,9 @@ impl<'a> Plan<'a> {
             .filter(replaces)
             .flat_map(|found| found.rule().replaces().map(str::to_owned))
             .collect();
+        if names.is_empty() {
+            return self;
+        }
         for one in &mut self.planned {
             let name = one.charged().and_then(|found| found.rule().name());
             if name.is_some_and(|name| names.contains(name)) {
@@ -240,6 +244,15 @@ impl<'a> Plan<'a> {
         self.planned.chunk_by(move |one, next| {
             is_joint || !(one.descriptor.is_refund() || next.descriptor.is_refund())
         })
+    }
+
+    /// Returns the descriptor, if a single one is charged and nothing else is done: nearly all requests
+    /// have one. In the mode `envoy`, a denied request is charged too.
+    pub(crate) fn only(&self) -> Option<&Planned<'a>> {
+        match &*self.planned {
+            [only] if !self.compat.is_envoy() && !only.is_refund() => Some(only),
+            _ => None,
+        }
     }
 
     /// Returns the descriptors, in the order of the request.

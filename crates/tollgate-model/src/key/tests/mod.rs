@@ -88,6 +88,22 @@ proptest! {
 }
 
 proptest! {
+    /// A part that is written behind the text of a key gives the key that is made of the whole text.
+    #[test]
+    fn parts_that_fit_in_place_are_joined_as_any_others(
+        parts in prop::collection::vec(part(), 1..4),
+        others in prop::collection::vec(part(), 1..4),
+        long in 0..70_usize,
+    ) {
+        let text = "x".repeat(long + 1);
+        for part in [encode(&others), Key::new(text), encode(&others).join("y".repeat(long + 1))] {
+            let key = encode(&parts);
+            let (whole, joined) = (key.clone().joined(part.as_bytes()), key.join(part));
+            prop_assert_eq!(joined.encoded(), whole.encoded());
+            prop_assert_eq!((joined.text, joined.len, joined.levels), (whole.text, whole.len, whole.levels));
+        }
+    }
+
     #[test]
     fn decoding_returns_the_levels(levels in levels()) {
         let key = encode_levels(&levels);
