@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -32,36 +32,58 @@ const ALLOWED: &str = ":720000000\r\n";
 pub(crate) struct PausedServer {
     directory: TempDir,
     orders: Arc<Orders>,
+    counts: Arc<Counts>,
     pings: mpsc::UnboundedReceiver<Instant>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Orders {
     round_trip_ms: AtomicU64,
     holds_checks: AtomicBool,
     /// The end of the current stall.
     stalls_until: Mutex<Option<Instant>>,
+    /// The number of connections, of those accepted first, that are forgotten.
+    forgotten: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: AtomicUsize,
+    answered: AtomicUsize,
+    swallowed: AtomicUsize,
+}
+
+/// The checks that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checks {
+    /// On connections that the server knows.
+    pub(crate) answered: usize,
+    /// On those that it has forgotten.
+    pub(crate) swallowed: usize,
 }
 
 impl PausedServer {
     pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let listener = UnixListener::bind(directory.path().join("socket")).expect("a socket");
-        let orders = Arc::new(Orders {
-            round_trip_ms: AtomicU64::new(0),
-            holds_checks: AtomicBool::new(false),
-            stalls_until: Mutex::default(),
-        });
+        let (orders, counts) = (Arc::<Orders>::default(), Arc::<Counts>::default());
         let (report, pings) = mpsc::unbounded_channel();
-        let serving = Arc::clone(&orders);
+        let (seen, counting) = (Arc::clone(&orders), Arc::clone(&counts));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(serve(client, Arc::clone(&serving), report.clone()));
+                let connection = Served {
+                    number: counting.accepted.fetch_add(1, Ordering::Relaxed),
+                    orders: Arc::clone(&seen),
+                    counts: Arc::clone(&counting),
+                    report: report.clone(),
+                };
+                tokio::spawn(connection.serve(client));
             }
         });
         Self {
             directory,
             orders,
+            counts,
             pings,
         }
     }
@@ -94,53 +116,103 @@ impl PausedServer {
             .expect("no test panics there") = Some(Instant::now() + time);
     }
 
+    /// Reads on from the connections that are open and answers nothing on them, as a NAT that has
+    /// forgotten them. New ones are answered.
+    pub(crate) fn forget_all(&self) {
+        self.orders
+            .forgotten
+            .store(self.accepted(), Ordering::Relaxed);
+    }
+
+    /// Counts the connections since the start.
+    pub(crate) fn accepted(&self) -> usize {
+        self.counts.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Counts the checks since the start.
+    pub(crate) fn checks(&self) -> Checks {
+        Checks {
+            answered: self.counts.answered.load(Ordering::Relaxed),
+            swallowed: self.counts.swallowed.load(Ordering::Relaxed),
+        }
+    }
+
     /// Returns when each PING came since the last call.
     pub(crate) fn pings(&mut self) -> Vec<Instant> {
         std::iter::from_fn(|| self.pings.try_recv().ok()).collect()
     }
 }
 
-async fn serve(client: UnixStream, orders: Arc<Orders>, report: mpsc::UnboundedSender<Instant>) {
-    let (mut from, mut to) = client.into_split();
-    let (replies, mut due) = mpsc::unbounded_channel::<(Instant, String)>();
-    tokio::spawn(async move {
-        while let Some((at, reply)) = due.recv().await {
-            sleep_until(at).await;
-            if to.write_all(reply.as_bytes()).await.is_err() {
+/// A connection of the server.
+struct Served {
+    /// How many were accepted before it.
+    number: usize,
+    orders: Arc<Orders>,
+    counts: Arc<Counts>,
+    report: mpsc::UnboundedSender<Instant>,
+}
+
+impl Served {
+    async fn serve(self, client: UnixStream) {
+        let (mut from, mut to) = client.into_split();
+        let (replies, mut due) = mpsc::unbounded_channel::<(Instant, String)>();
+        tokio::spawn(async move {
+            while let Some((at, reply)) = due.recv().await {
+                sleep_until(at).await;
+                if to.write_all(reply.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let (mut piece, mut held) = ([0; 16 * 1_024], 0);
+        while let Ok(length @ 1..) = from.read(&mut piece).await {
+            let is_forgotten = self.number < self.orders.forgotten.load(Ordering::Relaxed);
+            let mut reply = String::new();
+            for word in String::from_utf8_lossy(&piece[..length]).split("\r\n") {
+                self.answer(word, is_forgotten, &mut held, &mut reply);
+            }
+            let round_trip =
+                Duration::from_millis(self.orders.round_trip_ms.load(Ordering::Relaxed));
+            let now = Instant::now();
+            let stalls_until = self
+                .orders
+                .stalls_until
+                .lock()
+                .expect("no test panics there")
+                .unwrap_or(now);
+            if !reply.is_empty()
+                && !is_forgotten
+                && replies
+                    .send((now.max(stalls_until) + round_trip, reply))
+                    .is_err()
+            {
                 return;
             }
         }
-    });
-    let (mut piece, mut held) = ([0; 16 * 1_024], 0);
-    while let Ok(length @ 1..) = from.read(&mut piece).await {
-        let mut reply = String::new();
-        for word in String::from_utf8_lossy(&piece[..length]).split("\r\n") {
-            match word {
-                "CLIENT" => reply.push_str("+OK\r\n"),
-                "EVAL" | "EVALSHA" if orders.holds_checks.load(Ordering::Relaxed) => held += 1,
-                "EVAL" | "EVALSHA" => reply.push_str(ALLOWED),
-                "DEL" => reply.push_str(":1\r\n"),
-                "PING" => {
-                    let _ = report.send(Instant::now());
-                    reply.push_str(&ALLOWED.repeat(std::mem::take(&mut held)));
-                    reply.push_str("+PONG\r\n");
+    }
+
+    /// Adds the reply to a command, of which this is a word.
+    fn answer(&self, word: &str, is_forgotten: bool, held: &mut usize, reply: &mut String) {
+        match word {
+            "CLIENT" => reply.push_str("+OK\r\n"),
+            "EVAL" | "EVALSHA" => {
+                let count = match is_forgotten {
+                    true => &self.counts.swallowed,
+                    false => &self.counts.answered,
+                };
+                count.fetch_add(1, Ordering::Relaxed);
+                match self.orders.holds_checks.load(Ordering::Relaxed) {
+                    true => *held += 1,
+                    false => reply.push_str(ALLOWED),
                 }
-                _ => {}
             }
-        }
-        let round_trip = Duration::from_millis(orders.round_trip_ms.load(Ordering::Relaxed));
-        let now = Instant::now();
-        let stalls_until = orders
-            .stalls_until
-            .lock()
-            .expect("no test panics there")
-            .unwrap_or(now);
-        if !reply.is_empty()
-            && replies
-                .send((now.max(stalls_until) + round_trip, reply))
-                .is_err()
-        {
-            return;
+            "DEL" => reply.push_str(":1\r\n"),
+            "PING" => {
+                let _ = self.report.send(Instant::now());
+                reply.push_str(&ALLOWED.repeat(std::mem::take(held)));
+                reply.push_str("+PONG\r\n");
+            }
+            _ => {}
         }
     }
 }

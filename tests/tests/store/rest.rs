@@ -19,7 +19,7 @@ use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{Authority, Proxy, RedisServer, machine, wait};
 
 use crate::{
-    paused_server::{self, PausedServer},
+    paused_server::{self, Checks, PausedServer},
     suite::{CLUSTER, clear},
 };
 
@@ -212,92 +212,85 @@ async fn a_connection_that_ends_is_replaced_before_the_next_check() {
     assert_eq!(proxy.accepted(), connections, "the check dials none");
 }
 
-#[tokio::test]
-async fn a_connection_that_the_server_closes_at_rest_is_replaced() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.addr());
-    let limiter = limiter(proxy.url()).await;
-    assert!(limiter.check("acme").await.is_ok());
-    server.command(&["CONFIG", "SET", "timeout", "1"]);
-    wait::until_async("a new connection", PATIENCE, async || proxy.accepted() > 1).await;
-    assert!(limiter.check("acme").await.is_ok());
-    assert_eq!(remaining(&limiter, "acme").await, 999_998);
-}
-
-/// Only a connection to a near server has to prove itself, and a busy machine may measure a far
-/// one.
 #[test]
-fn a_connection_that_was_forgotten_without_a_word_is_replaced_by_the_next_check() {
-    machine::undisturbed_async(Duration::from_millis(5), 1, async || {
-        let server = RedisServer::start();
-        let proxy = Proxy::start(server.addr());
-        let limiter = limiter(proxy.url()).await;
-        assert!(limiter.check("acme").await.is_ok());
-        // The silence is the state under test.
-        tokio::time::sleep(SILENCE).await;
-        proxy.forget_all();
-        let asked = tokio::time::timeout(PATIENCE / 6, limiter.check("acme")).await;
-        assert!(
-            asked.is_ok_and(|decision| decision.is_ok()),
-            "no check replaced a connection that never answers"
-        );
-        assert!(proxy.accepted() >= 2);
-        assert_eq!(remaining(&limiter, "acme").await, 999_998);
-    });
-}
-
-/// The same holds for a connection that no check uses.
-#[test]
-fn a_connection_that_was_forgotten_without_a_word_is_replaced_without_a_check() {
-    machine::undisturbed_async(Duration::from_millis(5), 1, async || {
-        let server = RedisServer::start();
-        let proxy = Proxy::start(server.addr());
-        // A silent connection is given up after the time for connecting.
-        let store = RedisStore::builder(proxy.url())
-            .connect_timeout(Duration::from_secs(1))
-            .connect()
-            .await;
-        let limiter = patient_limiter(store.expect("a store"), LARGE);
-        assert!(limiter.check("acme").await.is_ok());
-        proxy.forget_all();
-        wait::until_async("a new connection", PATIENCE / 4, async || {
-            proxy.accepted() >= 2
-        })
-        .await;
-        assert!(limiter.check("acme").await.is_ok());
-    });
-}
-
-#[test]
-fn a_connection_that_was_silent_and_answers_is_kept() {
+fn a_connection_that_the_server_closes_at_rest_is_replaced() {
     undisturbed(1, async || {
         let server = RedisServer::start();
         let proxy = Proxy::start(server.addr());
         let limiter = limiter(proxy.url()).await;
         assert!(limiter.check("acme").await.is_ok());
-        // The silence is the state under test.
-        tokio::time::sleep(SILENCE).await;
-        for _ in 0..2 {
-            assert!(limiter.check("acme").await.is_ok());
-        }
-        assert_eq!(proxy.accepted(), 1);
+        server.command(&["CONFIG", "SET", "timeout", "1"]);
+        wait::until_async("a new connection", PATIENCE, async || proxy.accepted() > 1).await;
+        // A check that comes at the moment of the next end would be lost.
+        let set = server.client().command(&["CONFIG", "SET", "timeout", "0"]);
+        assert_eq!(set.expect("an answer").text(), "OK");
+        assert!(limiter.check("acme").await.is_ok());
+        assert_eq!(remaining(&limiter, "acme").await, 999_998);
     });
 }
 
-/// On a paused clock, on which the first answer takes no time: a server that was slow to answer it
-/// is not asked before a check.
-#[tokio::test(start_paused = true)]
-async fn a_connection_that_was_silent_answers_before_a_check_is_sent() {
-    let mut server = PausedServer::start();
+/// Returns a server on a paused clock, and a limiter that has made one check there. The first answer
+/// takes no time: a server that was slow to answer it counts as far, and need not prove itself
+/// before a check.
+async fn near() -> (PausedServer, Limiter) {
+    let server = PausedServer::start();
     let store = RedisStore::open(server.url()).expect("a store");
     let limiter = patient_limiter(store, paused_server::HOURLY);
     assert!(limiter.check("acme").await.is_ok());
+    (server, limiter)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_forgotten_without_a_word_is_replaced_by_the_next_check() {
+    let (server, limiter) = near().await;
+    tokio::time::sleep(SILENCE).await;
+    server.forget_all();
+    let before = tokio::time::Instant::now();
+    assert!(limiter.check("acme").await.is_ok());
+    // The clock is paused: the time is that of the timers.
+    assert!(
+        before.elapsed() < Duration::from_secs(1),
+        "the check waited {:?} on a connection that never answers",
+        before.elapsed()
+    );
+    assert_eq!(server.accepted(), 2);
+    assert_eq!(
+        server.checks(),
+        Checks {
+            answered: 2,
+            swallowed: 0
+        }
+    );
+}
+
+/// The same holds for a connection that no check uses.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_forgotten_without_a_word_is_replaced_without_a_check() {
+    let (server, limiter) = near().await;
+    server.forget_all();
+    tokio::time::sleep(PATIENCE / 2).await;
+    assert_eq!(server.accepted(), 2);
+    assert!(limiter.check("acme").await.is_ok());
+    assert_eq!(
+        server.checks(),
+        Checks {
+            answered: 2,
+            swallowed: 0
+        }
+    );
+    assert_eq!(server.accepted(), 2, "the check dials none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_silent_answers_before_a_check_is_sent_and_is_kept() {
+    let (mut server, limiter) = near().await;
     tokio::time::sleep(SILENCE).await;
     server.pings();
     assert!(limiter.check("acme").await.is_ok());
     assert_eq!(server.pings().len(), 1);
     assert!(limiter.check("acme").await.is_ok());
     assert_eq!(server.pings().len(), 0, "it has just answered");
+    assert_eq!(server.accepted(), 1);
 }
 
 #[test]
