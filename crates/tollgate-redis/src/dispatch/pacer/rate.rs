@@ -43,7 +43,8 @@ pub(super) const FASTEST: f64 = 640.0;
 pub(super) const SAMPLES: usize = 8;
 
 /// The rank of the rate of checks among the samples: the third greatest of eight, which is the 70th
-/// percentile. The two above it may be outliers.
+/// percentile. The two above it may be outliers. Of three to five samples it is the second greatest,
+/// because the third of three would be that of a server that stood still once.
 pub(super) const RATE_RANK: usize = 2;
 
 /// The length of a sample. Where a round trip takes longer, a sample is as long as that.
@@ -116,8 +117,9 @@ impl AnswerRate {
         sorted.sort_unstable_by(|a, b| b.total_cmp(a));
         // Until the server was the limit in three samples, it has no rate that could refuse a
         // check.
-        self.checks = if sorted[RATE_RANK] > 0.0 {
-            sorted[RATE_RANK]
+        let limited = sorted.iter().filter(|checks| **checks > 0.0).count();
+        self.checks = if limited > RATE_RANK {
+            sorted[RATE_RANK.min(limited / (RATE_RANK + 1))]
         } else {
             FASTEST
         };

@@ -356,6 +356,25 @@ fn a_check_is_admitted_if_its_answer_comes_in_time_and_a_crowd_fills_half_of_the
 }
 
 #[test]
+fn a_stall_in_the_first_samples_is_not_slowness() {
+    for stalled in 0..RATE_RANK + 1 {
+        let (mut pacer, mut at) = pacer(ms(0.1));
+        let mut answers = |after: f64| {
+            let ticket = pacer.sent(at, 1, 100);
+            at += ms(after);
+            pacer.answered(at, ticket);
+        };
+        // The first sample may have begun before checks waited.
+        answers(5.0);
+        for sample in 0..RATE_RANK + 1 {
+            answers(if sample == stalled { 1_000.0 } else { 5.0 });
+        }
+        // A long stall makes the answers behind it look as if they were in time.
+        assert!(pacer.rate.checks > 19.9, "{pacer:?}");
+    }
+}
+
+#[test]
 fn the_wait_follows_the_speed_of_the_server_and_a_stall_is_not_slowness() {
     let (mut pacer, began) = pacer(ms(0.1));
     let mut at = began;
