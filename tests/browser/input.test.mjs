@@ -75,6 +75,7 @@ test("a reservation charges its estimate, and is settled at its real cost", asyn
   await page.getByLabel("Real cost of the reservation of 8 units").fill("3");
   await page.getByRole("button", { name: "Settle" }).click();
   await until("the rest to be given back", async () => (await level()) === "7");
-  assert.match(await page.locator("#reserve-answer").textContent(), /reservation of 8 is settled at 3/);
+  const answer = page.locator("#reserve-answer");
+  await until("the answer", async () => /reservation of 8 is settled at 3/.test(await answer.textContent()));
   await until("an empty list", async () => (await page.locator("#reserve-list li").count()) === 0);
 });

@@ -5,7 +5,6 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { after } from "node:test";
 
@@ -31,25 +30,19 @@ async function launched() {
   browser ??= await chromium.launch({
     executablePath: required("CHROMIUM"),
     args: ["--no-sandbox", "--disable-dev-shm-usage"],
+    timeout: PATIENCE_MS,
   });
   return browser;
 }
 
 after(() => browser?.close());
 
-async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
-}
+/** Makes a program listen on a port that the system chooses. A port that was free a moment ago may be taken. */
+const LISTEN = "127.0.0.1:0";
 
 /** Starts a playground, which ends with the test. Returns its address and that of its Redis server. */
 export async function playground(test, { redis, ownRedis = false } = {}) {
-  const port = await freePort();
-  const env = { ...process.env, LISTEN: `127.0.0.1:${port}`, REDIS_URL: redis ?? "" };
+  const env = { ...process.env, LISTEN, REDIS_URL: redis ?? "" };
   const stdio = ["ignore", "pipe", "inherit"];
   const child = spawn(required("PLAYGROUND"), ownRedis ? ["--redis-server"] : [], { env, stdio });
   const ended = once(child, "exit");
@@ -73,8 +66,7 @@ export async function playground(test, { redis, ownRedis = false } = {}) {
 
 /** Starts the example with the console at this Redis, which ends with the test. Returns the addresses of its pages. */
 export async function consoleExample(test, { redis, ...variables } = {}) {
-  const port = await freePort();
-  const env = { ...process.env, ...variables, LISTEN: `127.0.0.1:${port}`, REDIS_URL: redis ?? "" };
+  const env = { ...process.env, ...variables, LISTEN, REDIS_URL: redis ?? "" };
   const child = spawn(required("CONSOLE"), [], { env, stdio: ["ignore", "pipe", "ignore"] });
   const ended = once(child, "exit");
   test.after(async () => {
