@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     failure::{self, Failure},
-    lowest,
+    lowest, packed,
     workspace::{AS_TESTED, BENCHES, Workspace},
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     step("house", house(&workspace));
     // What one processor does comes first: in CI other programs compute beside it.
     step("unused dependencies", unused(&workspace));
-    step("packages", packages(&workspace));
+    step("packages", packed::build(&workspace));
     step("clippy", clippy(&workspace, with_benches));
     step("documentation", documentation(&workspace, with_benches));
     step("dependencies", dependencies(&workspace));
@@ -93,26 +93,6 @@ fn documentation(workspace: &Workspace, with_benches: bool) -> Result<(), Failur
         doc.args(["--bin", program]);
     }
     failure::run(doc.args(AS_TESTED))
-}
-
-/// Builds `tollgate` from the files that it would publish, and the crates on which it depends. The
-/// others take minutes: `cargo publish --dry-run` builds all.
-///
-/// `tollgate-redis` reads the Lua scripts through a directory link. In a checkout where that is a text
-/// file, the packed crate does not build.
-fn packages(workspace: &Workspace) -> Result<(), Failure> {
-    let mut package = workspace.cargo("package");
-    for name in ["macros", "model", "core", "remote", "redis"] {
-        package.args(["--package", &format!("tollgate-{name}")]);
-    }
-    package.args(["--package", "tollgate"]);
-    package.args(["--allow-dirty", "--quiet"]);
-    // With the profiles of the workspace it takes the compiled dependencies.
-    package
-        .env("CARGO_TARGET_DIR", workspace.target())
-        .arg("--config")
-        .arg(workspace.manifest());
-    failure::run(&mut package)
 }
 
 /// Finds dependencies that no source names.

@@ -16,6 +16,7 @@ mod lint;
 mod lowest;
 mod model;
 mod need;
+mod packed;
 mod programs;
 mod pypi;
 mod servers;

@@ -107,6 +107,14 @@ impl Workspace {
         self.members.iter().any(|member| member.name == name)
     }
 
+    /// Returns the version of a member, and nothing for a package that is none.
+    pub(crate) fn version(&self, name: &str) -> &str {
+        let member = self.members.iter().find(|member| member.name == name);
+        member
+            .and_then(|member| member.package["version"].as_str())
+            .unwrap_or_default()
+    }
+
     pub(crate) fn published(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.is_published)
     }
