@@ -199,11 +199,15 @@ impl RedisSentinels {
     ///
     /// When none does within a minute.
     pub fn fail_over(&self) {
-        wait::until("the fail-over to begin", LIMIT, || {
-            !self.sentinels[0]
-                .command(&["SENTINEL", "FAILOVER", "m"])
-                .is_error()
-        });
+        wait::until("the fail-over to begin", LIMIT, || self.begins_fail_over());
+    }
+
+    /// Requests a planned fail-over. Returns whether a Sentinel agreed: none does while one is under
+    /// way. A Sentinel that stood still meanwhile gives it up.
+    #[must_use]
+    pub fn begins_fail_over(&self) -> bool {
+        let reply = self.sentinels[0].command(&["SENTINEL", "FAILOVER", "m"]);
+        !reply.is_error()
     }
 
     /// Returns a channel that receives the time at which a Sentinel announces another master.

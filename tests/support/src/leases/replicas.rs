@@ -132,8 +132,13 @@ impl LeaseReplicas {
         self.tell(Load::Rest);
         sentinels.wait_for_replicas();
         before(sentinels);
-        sentinels.fail_over();
-        wait::until("another master", PATIENCE, || sentinels.risen().is_some());
+        // A fail-over that Sentinels gave up is requested again.
+        wait::until("another master", PATIENCE, || {
+            if sentinels.risen().is_none() {
+                let _ = sentinels.begins_fail_over();
+            }
+            sentinels.risen().is_some()
+        });
         // It would admit checks until the processes have learned of the other one.
         sentinels.old().kill();
         let since_us = now_us();
