@@ -41,7 +41,10 @@ pub use leases::{
     Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms,
     most_above, run_lease_replica,
 };
-pub use limiters::{PATIENCE, decided, decided_at, patient_limiter, remaining, remaining_of_each};
+pub use limiters::{
+    PATIENCE, connected_store, decided, decided_at, opened_store, patient_limiter, remaining,
+    remaining_of_each,
+};
 pub use losing_store::LosingStore;
 pub use stores::SilentStore;
 pub use subject::{

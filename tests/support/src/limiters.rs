@@ -1,8 +1,10 @@
-//! Limiters whose decisions never depend on the speed of the machine.
+//! Limiters and stores whose decisions never depend on the speed of the machine.
 
 use std::time::Duration;
 
-use tollgate::{Cost, Costs, Decision, Key, Limiter, Outage, PolicySet, Store};
+use tollgate::{
+    Cost, Costs, Decision, Key, Limiter, Outage, PolicySet, RedisStore, Store, redis::RedisSource,
+};
 
 /// A deadline that a slow machine keeps, and that a test which waits in vain reaches.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,6 +19,28 @@ pub fn patient_limiter(store: impl Store + 'static, policies: impl Into<PolicySe
         .deadline(5 * PATIENCE)
         .on_outage(Outage::Closed)
         .build()
+}
+
+/// Connects a store that leaves its servers as long to answer a new connection as a slow machine
+/// takes. The usual second is over where it stands still for that long.
+///
+/// # Panics
+///
+/// When the servers do not decide.
+pub async fn connected_store(source: impl Into<RedisSource>) -> RedisStore {
+    let builder = RedisStore::builder(source).connect_timeout(PATIENCE);
+    builder.connect().await.expect("the servers decide")
+}
+
+/// Makes a store as [`connected_store`], which connects at its first call.
+///
+/// # Panics
+///
+/// When the source names no server.
+#[must_use]
+pub fn opened_store(source: impl Into<RedisSource>) -> RedisStore {
+    let builder = RedisStore::builder(source).connect_timeout(PATIENCE);
+    builder.build().expect("the source names servers")
 }
 
 /// Returns how many units are left under the first policy.

@@ -3,13 +3,13 @@
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
-    Algorithm, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
+    Algorithm, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
     store::Clock,
     tenants::TenantLimiters,
     test_util::FaultyStore,
     testing::{shape, shapes},
 };
-use tollgate_test_support::calls::Script;
+use tollgate_test_support::{calls::Script, connected_store};
 use tollgate_tests::RedisServer;
 
 use super::alone;
@@ -245,7 +245,7 @@ fn a_hundred_thousand_cached_tenants_take_less_than_half_a_kilobyte_each() {
 #[tokio::test]
 async fn a_limiter_with_a_policy_of_its_own_takes_less_than_two_kilobytes() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let _alone = alone();
     let limiter = |name| {
         Limiter::new(

@@ -1,10 +1,8 @@
 //! Law 5: a denial leaves no trace. Law 6: a cost equals as many units, all or nothing.
 
-use tollgate::{
-    Cost, ErrorKind, Key, MemoryStore, Policy, PolicySet, Quota, RedisStore, testing::ALGORITHMS,
-};
+use tollgate::{Cost, ErrorKind, Key, MemoryStore, Policy, PolicySet, Quota, testing::ALGORITHMS};
 use tollgate_test_support::{
-    self as support, InRedis, Subject, patient_limiter, policies, stream::figures,
+    self as support, InRedis, Subject, connected_store, patient_limiter, policies, stream::figures,
 };
 use tollgate_tests::RedisServer;
 
@@ -65,7 +63,7 @@ fn law_05_a_denial_sends_no_write_command() {
 #[tokio::test]
 async fn law_06_a_cost_that_never_fits_is_an_outcome_of_its_own_and_changes_nothing() {
     let server = RedisServer::start();
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     for (at, algorithm) in ALGORITHMS.into_iter().enumerate() {
         let name = format!("p{at}");
         let policy = Policy::try_new(name, algorithm, Quota::per_hour(5)).expect("a policy");
@@ -167,7 +165,7 @@ fn law_06_a_large_cost_equals_its_parts() {
 #[tokio::test]
 async fn law_06_a_cost_above_the_smallest_burst_of_a_set_never_fits() {
     let server = RedisServer::start();
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     for algorithm in ALGORITHMS {
         for amounts in [[5, 9], [9, 5]] {
             let named = |at: usize| {

@@ -7,7 +7,7 @@ use tollgate::{
     permits::{Concurrency, ConcurrencyLimiter},
 };
 use tollgate_test_support::{
-    PATIENCE,
+    PATIENCE, connected_store,
     permits::{LostReply, OlderCopy, closed_permits, held_by_all},
 };
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
@@ -80,7 +80,7 @@ fn permits_outlast_a_restart_of_the_server_and_are_counted_again() {
 
 async fn a_restart() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = impatient(store, TWO);
     let permits = [
         take(&limiter, "acme").await.expect("a permit"),
@@ -118,7 +118,7 @@ fn permits_are_lost_when_the_server_stays_away_for_a_life() {
 
 async fn a_server_that_stays_away() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = impatient(store, TWO.with_life(Duration::from_secs(1)));
     let permit = take(&limiter, "acme").await.expect("a permit");
     server.kill();

@@ -1,7 +1,7 @@
 //! A program that shares a prefix and has other limits is no replica.
 
-use tollgate::{Limiter, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, decided};
+use tollgate::{Limiter, Policy, Quota};
+use tollgate_test_support::{PATIENCE, connected_store, decided};
 use tollgate_tests::{Process, RedisServer, ports, wait};
 
 /// So slow that no unit accrues while a test runs.
@@ -26,7 +26,7 @@ async fn another_program_under_the_same_prefix_takes_no_share_of_a_quota() {
     })
     .await;
 
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = Limiter::builder(store)
         .policies(DAILY)
         .deadline(PATIENCE)

@@ -1,8 +1,10 @@
 //! Mistakes of other limiters that no stream of checks shows: they are of the clock and of the
 //! calls. The others are mutants, see `mutations.rs`.
 
-use tollgate::{Cost, Key, Policy, PolicySet, Quota, RedisStore, testing::ALGORITHMS};
-use tollgate_test_support::{InRedis, Subject, calls::Script, decided, integers, patient_limiter};
+use tollgate::{Cost, Key, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate_test_support::{
+    InRedis, Subject, calls::Script, decided, integers, opened_store, patient_limiter,
+};
 use tollgate_tests::RedisServer;
 
 fn key() -> Key {
@@ -52,7 +54,7 @@ fn a_call_makes_one_key_with_its_expiry() {
 #[tokio::test]
 async fn a_look_for_the_script_before_each_call() {
     let server = RedisServer::start();
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(100)));
     for _ in 0..20 {
         let _ = decided(&limiter, "acme").await;

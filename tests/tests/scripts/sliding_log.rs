@@ -1,8 +1,8 @@
 //! The sliding log at a server: denied attempts cost no memory, and its entries say who spent.
 
-use tollgate::{Cost, ErrorKind, Key, Policy, PolicySet, Quota, RedisStore};
+use tollgate::{Cost, ErrorKind, Key, Policy, PolicySet, Quota};
 use tollgate_test_support::{
-    InRedis, START_US, Stored, Subject, calls::Script, patient_limiter, stream,
+    InRedis, START_US, Stored, Subject, calls::Script, connected_store, patient_limiter, stream,
 };
 use tollgate_tests::{RedisServer, Reply};
 
@@ -110,7 +110,7 @@ fn a_million_denied_attempts_leave_memory_and_work_as_they_were() {
 #[tokio::test]
 async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let build = |policies: Vec<Policy>| patient_limiter(store.clone(), policies);
     let limiter = build(vec![
         Policy::token_bucket("burst", Quota::per_hour(100)),

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, future::poll_fn, ops::Range, pin::Pin, task::Poll};
 
-use tollgate::{Cost, Decision, Error, Limiter, Policy, Quota, RedisStore};
-use tollgate_test_support::{decided, decided_at, patient_limiter, remaining};
+use tollgate::{Cost, Decision, Error, Limiter, Policy, Quota};
+use tollgate_test_support::{connected_store, decided, decided_at, patient_limiter, remaining};
 use tollgate_tests::RedisServer;
 
 type Check = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
@@ -12,7 +12,7 @@ type Check = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let bucket = |name, amount| Policy::token_bucket(name, Quota::per_day(amount));
     let daily = Policy::fixed_window("daily", Quota::per_day(500));
     let limiter = |policies: Vec<Policy>| patient_limiter(store.clone(), policies);
@@ -112,7 +112,7 @@ async fn calls_per_check(
 #[tokio::test]
 async fn callers_share_their_calls_when_they_are_more_than_a_few() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
     // The worker starts with the first check.
     assert!(decided(&limiter, "first").await.is_allowed());
@@ -132,7 +132,7 @@ async fn callers_share_their_calls_when_they_are_more_than_a_few() {
 #[tokio::test]
 async fn the_callers_of_a_batch_run_before_the_next_batch_is_settled() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
     assert!(decided(&limiter, "first").await.is_allowed());
     // The worker and this task take turns.
@@ -166,7 +166,7 @@ async fn the_callers_of_a_batch_run_before_the_next_batch_is_settled() {
 #[tokio::test]
 async fn a_check_that_was_never_polled_is_not_charged() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(100)));
     let _ = limiter.check("warm").await.expect("a decision");
     // A future that was never polled has sent nothing.
@@ -177,7 +177,7 @@ async fn a_check_that_was_never_polled_is_not_charged() {
 #[tokio::test]
 async fn dropped_futures_do_not_change_the_answers_of_others() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
     for round in 0..50_u64 {
         let tasks: Vec<_> = (0..100_u64)

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use tollgate::{
-    Cost, Key, Lease, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
+    Cost, Key, Lease, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
     limiter::DeniedKeys,
     reservation::{ReservationId, Settlement},
     store::Check,
     testing::ALGORITHMS,
 };
-use tollgate_test_support::{PATIENCE, decided, decided_at};
+use tollgate_test_support::{PATIENCE, connected_store, decided, decided_at};
 use tollgate_tests::RedisServer;
 
 const DAY: Policy = Policy::fixed_window("day", Quota::per_day(10));
@@ -132,7 +132,7 @@ async fn a_policy_of_nothing_is_blocked_in_process() {
 #[tokio::test]
 async fn a_policy_of_nothing_costs_no_call_to_redis_and_is_blocked_in_an_outage_too() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let calls = || server.calls("evalsha") + server.calls("eval");
     let before = calls();
     // The replicas of a limiter count themselves with a script: these limiters have none.

@@ -13,13 +13,13 @@ use tollgate::{
     Cost, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
     RedisStore, Store, limiter::CheckBuilder, redis::RedisSource,
 };
-use tollgate_test_support::{PATIENCE, SilentStore, patient_limiter};
+use tollgate_test_support::{PATIENCE, SilentStore, opened_store, patient_limiter};
 use tollgate_tests::RedisServer;
 
 const DAILY: Policy = Policy::token_bucket("daily", Quota::per_day(100));
 
 fn limiter(server: &RedisServer) -> Limiter {
-    patient_limiter(RedisStore::open(server.url()).expect("a store"), DAILY)
+    patient_limiter(opened_store(server.url()), DAILY)
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn threads_without_a_runtime_share_one_limit_over_redis() {
 #[test]
 fn every_call_runs_in_a_thread_without_a_runtime() {
     let server = RedisServer::start();
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     let limiter = patient_limiter(store, Policy::sliding_log("log", Quota::per_day(100)));
     let left = || {
         limiter
@@ -86,7 +86,7 @@ fn every_call_runs_in_a_thread_without_a_runtime() {
 #[test]
 fn a_blocking_check_ends_at_its_deadline() {
     let server = RedisServer::start();
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     let patient = patient_limiter(store.clone(), DAILY);
     assert!(
         patient

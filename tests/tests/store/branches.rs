@@ -10,10 +10,12 @@ use std::{
 };
 
 use tollgate::{
-    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, RedisStore,
+    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Policy, PolicySet, Quota,
     limiter::DeniedKeys, store::Clock,
 };
-use tollgate_test_support::{decided, decided_at, patient_limiter, remaining_of_each};
+use tollgate_test_support::{
+    connected_store, decided, decided_at, patient_limiter, remaining_of_each,
+};
 use tollgate_tests::RedisServer;
 
 const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_day(5));
@@ -25,7 +27,7 @@ fn key(address: &'static str, api_key: &'static str) -> Key {
 
 /// Returns a limiter over an address and an API key on each store.
 async fn limiters(server: &RedisServer) -> [Limiter; 2] {
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     [
         patient_limiter(redis, [ADDRESS, API_KEY]),
         patient_limiter(MemoryStore::new(), [ADDRESS, API_KEY]),
@@ -105,7 +107,7 @@ async fn a_key_without_the_branch_of_a_policy_is_an_error_and_is_not_sent() {
 #[tokio::test]
 async fn entries_are_those_of_the_branch_of_the_log() {
     let server = RedisServer::start();
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     let policies = || {
         [
             ADDRESS,

@@ -11,7 +11,7 @@ use std::{
 
 use deadpool_redis::{Config, Runtime};
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, decided, remaining};
+use tollgate_test_support::{PATIENCE, connected_store, decided, opened_store, remaining};
 use tollgate_tests::{Mode, Proxy, RedisServer, ports, refusing_state, wait};
 
 /// A deadline that a paused server always misses.
@@ -42,7 +42,7 @@ pub(crate) async fn available_again(store: &RedisStore) {
 #[tokio::test]
 async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_waits() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     // No replica is counted, so each call of a script is a check.
     let (patient, short) = (
         limiter(&store, PATIENCE, Outage::Closed),
@@ -111,7 +111,7 @@ async fn a_check_with_an_open_breaker_is_decided_at_once_and_takes_no_more_alloc
 #[tokio::test]
 async fn checks_that_wait_when_the_breaker_opens_are_answered_at_once() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let (patient, short) = (
         limiter(&store, PATIENCE * 3, Outage::Closed),
         limiter(&store, SHORT, Outage::Open),
@@ -156,7 +156,7 @@ async fn checks_that_wait_when_the_breaker_opens_are_answered_at_once() {
 #[tokio::test]
 async fn a_check_dropped_before_its_deadline_is_no_timeout() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let patient = limiter(&store, PATIENCE, Outage::Closed);
     assert_eq!(spent(&patient, "acme").await, 0);
     server.pause();
@@ -173,7 +173,7 @@ async fn a_check_dropped_before_its_deadline_is_no_timeout() {
 #[tokio::test]
 async fn answers_between_timeouts_keep_the_breaker_closed() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let (patient, short) = (
         limiter(&store, PATIENCE, Outage::Closed),
         limiter(&store, SHORT, Outage::Open),
@@ -278,7 +278,7 @@ async fn no_check_connects_while_the_breaker_is_open_and_one_connection_is_made_
 #[tokio::test]
 async fn a_refusal_is_an_answer_between_timeouts() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let (patient, short) = (
         limiter(&store, PATIENCE, Outage::Closed),
         limiter(&store, SHORT, Outage::Open),
@@ -307,7 +307,7 @@ async fn a_refusal_is_an_answer_between_timeouts() {
 #[tokio::test]
 async fn a_check_is_charged_once_at_most_through_a_stall() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let (patient, short) = (
         limiter(&store, PATIENCE, Outage::Closed),
         limiter(&store, SHORT, Outage::default()),
@@ -356,7 +356,7 @@ async fn a_check_is_charged_once_at_most_through_a_stall() {
 #[test]
 fn an_outage_does_not_outlive_the_runtime_that_probed() {
     let server = RedisServer::start();
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     let short = limiter(&store, SHORT, Outage::Open);
     let run = |work: &dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>| {
         tokio::runtime::Builder::new_current_thread()
@@ -415,10 +415,7 @@ async fn a_replica_refuses_once_per_connection() {
     let pool = Config::from_url(server.url())
         .create_pool(Some(Runtime::Tokio1))
         .expect("a pool");
-    for store in [
-        RedisStore::open(server.url()).expect("a store"),
-        RedisStore::open(pool.clone()).expect("a store"),
-    ] {
+    for store in [opened_store(server.url()), opened_store(pool.clone())] {
         server.command(&["CONFIG", "RESETSTAT"]);
         let limiter = limiter(&store, PATIENCE, Outage::Closed);
         assert!(limiter.check("acme").await.is_ok());

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota, RedisStore, store::Clock,
-};
-use tollgate_test_support::{decided_at, patient_limiter, remaining_of_each};
+use tollgate::{Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota, store::Clock};
+use tollgate_test_support::{connected_store, decided_at, patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
 
 const REQUESTS: Policy = Policy::fixed_window("requests", Quota::per_day(60));
@@ -13,7 +11,7 @@ const TOKENS: Policy = Policy::fixed_window("tokens", Quota::per_day(10_000));
 
 /// Returns a limiter over requests and tokens on each store.
 async fn limiters(server: &RedisServer) -> [Limiter; 2] {
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     [
         patient_limiter(redis, [REQUESTS, TOKENS]),
         patient_limiter(MemoryStore::new(), [REQUESTS, TOKENS]),
@@ -120,7 +118,7 @@ async fn costs_that_fit_no_policy_of_the_limiter_are_errors_and_spend_nothing() 
 #[tokio::test]
 async fn levels_of_one_key_have_costs_of_their_own() {
     let server = RedisServer::start();
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     let policies = || {
         [
             Policy::fixed_window("all", Quota::per_day(10_000)).at_level(1),

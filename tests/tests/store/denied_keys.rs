@@ -6,7 +6,7 @@ use tollgate::{
     Cost, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store,
     limiter::DeniedKeys, store::Clock,
 };
-use tollgate_test_support::{Dice, PATIENCE};
+use tollgate_test_support::{Dice, PATIENCE, connected_store};
 use tollgate_tests::RedisServer;
 
 const TWO: Policy = Policy::fixed_window("two", Quota::per_day(2));
@@ -66,7 +66,7 @@ async fn denials_are_counted_by_key_and_nothing_else_is() {
 async fn denials_over_redis_and_those_of_an_outage_are_counted() {
     let server = RedisServer::start();
     let denied_keys = DeniedKeys::with_plain_keys(10);
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = limiter(store, &denied_keys);
     // Some of the denials are remembered, and do not reach the server.
     check_both(&limiter).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tollgate::{
     Algorithm, Policy, PolicySet, Quota, RedisStore, store::Clock, testing::ALGORITHMS,
 };
-use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_test_support::{PATIENCE, connected_store, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
 const PAGE: &str = include_str!("../../../docs/redis.md");
@@ -111,7 +111,7 @@ async fn a_server_that_is_too_far_for_the_default_deadline_is_found() {
 #[tokio::test]
 async fn a_server_in_order_has_no_findings_and_keeps_no_key() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let each = ALGORITHMS.into_iter().map(|algorithm| set(&[algorithm]));
     assert_eq!(
         store
@@ -126,7 +126,7 @@ async fn a_server_in_order_has_no_findings_and_keeps_no_key() {
 #[tokio::test]
 async fn eviction_is_found() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     for policy in ["allkeys-lru", "volatile-ttl", "volatile-random"] {
         server.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
         let [finding] = &store.diagnose([]).await.expect("it answers")[..] else {

@@ -1,7 +1,7 @@
 //! Checks of different shapes, quotas and costs leave in one write, and each is decided exactly.
 
 use tollgate::{Cost, Limiter, Policy, PolicySet, Quota, RedisStore, store::CheckFuture};
-use tollgate_test_support::{patient_limiter, remaining};
+use tollgate_test_support::{connected_store, patient_limiter, remaining};
 use tollgate_tests::RedisServer;
 
 use crate::suite::decisions::in_order;
@@ -39,7 +39,7 @@ async fn allowed(checks: impl Iterator<Item = CheckFuture>) -> usize {
 #[tokio::test]
 async fn a_write_in_which_the_server_lacks_the_scripts_of_one_shape_of_three_is_decided_exactly() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiters = limiters(&store);
     for missing in 0..limiters.len() {
         assert!(!server.command(&["SCRIPT", "FLUSH"]).is_error());
@@ -80,7 +80,7 @@ async fn a_write_in_which_the_server_lacks_the_scripts_of_one_shape_of_three_is_
 #[tokio::test]
 async fn the_greatest_costs_beside_single_units_are_charged_exactly() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let quota = Quota::per_day(10 * GREAT);
     for policy in [
         Policy::window_from_first_hit("first", quota),

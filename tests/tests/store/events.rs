@@ -7,7 +7,7 @@ use std::{
 
 use http::{Request, Response};
 use tollgate::{
-    Cost, Key, KeySecret, Lease, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store,
+    Cost, Key, KeySecret, Lease, Limiter, MemoryStore, Outage, Policy, Quota, Store,
     limiter::{
         DeniedKeys,
         events::{self, Event, Observer},
@@ -16,7 +16,7 @@ use tollgate::{
     testing::ALGORITHMS,
 };
 use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
-use tollgate_test_support::{Dice, PATIENCE, decided, decided_at};
+use tollgate_test_support::{Dice, PATIENCE, connected_store, decided, decided_at};
 use tollgate_tests::{Log, RedisServer, wait};
 use tollgate_tower::{RateLimitLayer, key::Header};
 use tower::{Layer, ServiceExt, service_fn};
@@ -83,7 +83,7 @@ fn frozen() -> MemoryStore {
 /// Returns both stores, the second one on a server that lives as long as the first value.
 async fn stores() -> (RedisServer, [Arc<dyn Store>; 2]) {
     let server = RedisServer::start();
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     (server, [Arc::new(frozen()), Arc::new(redis)])
 }
 
@@ -313,7 +313,7 @@ async fn a_policy_that_blocks_denies_without_a_wait_and_a_leased_policy_comes_ne
     );
 
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let leased = Policy::token_bucket("leased", Quota::per_hour(500)).leased(Lease::new());
     for store in [Arc::new(frozen()) as Arc<dyn Store>, Arc::new(store)] {
         let builder = Limiter::builder(store)
@@ -329,7 +329,7 @@ async fn a_policy_that_blocks_denies_without_a_wait_and_a_leased_policy_comes_ne
 #[tokio::test]
 async fn an_outage_is_an_event_as_it_begins_and_as_it_ends_and_so_are_its_denials() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     for outage in [Outage::local(1), Outage::Closed] {
         let (observer, mut events) = events::channel(100);
         let builder = Limiter::builder(store.clone())

@@ -11,7 +11,9 @@ use std::{
 };
 
 use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, decided, patient_limiter, remaining};
+use tollgate_test_support::{
+    PATIENCE, connected_store, decided, opened_store, patient_limiter, remaining,
+};
 use tollgate_tests::{Client, Mode, Proxy, RedisServer, ports, wait};
 
 /// So slow that no unit accrues while a test runs.
@@ -21,7 +23,7 @@ const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 async fn a_storm_of_script_flushes_causes_no_error() {
     let server = RedisServer::start();
     let limiter = patient_limiter(
-        RedisStore::connect(server.url()).await.expect("a store"),
+        connected_store(server.url()).await,
         Policy::fixed_window("storm", Quota::per_day(1_000_000)),
     );
     let addr = server.addr();
@@ -74,7 +76,7 @@ async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
 #[tokio::test]
 async fn limits_resume_by_themselves_when_the_server_returns() {
     let server = RedisServer::start();
-    let limiter = Limiter::builder(RedisStore::open(server.url()).expect("a store"))
+    let limiter = Limiter::builder(opened_store(server.url()))
         .policies(HOURLY)
         .on_outage(Outage::Open)
         .deadline(Duration::from_secs(2))

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tollgate::{Cost, Lease, Limiter, MemoryStore, Policy, PolicySet, Quota, RedisStore, Store};
-use tollgate_test_support::{Deployment, Kind, PATIENCE, decided_at, patient_limiter, remaining};
+use tollgate_test_support::{
+    Deployment, Kind, PATIENCE, connected_store, decided_at, patient_limiter, remaining,
+};
 use tollgate_tests::{RedisServer, machine, wait};
 
 use crate::suite::run;
@@ -324,7 +326,7 @@ async fn units_are_returned() {
 #[tokio::test]
 async fn units_that_are_held_are_spent_in_an_outage_before_its_answer() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = patient_limiter(store, hourly(100_000));
     wait::until_async("a decision that is leased", PATIENCE, async || {
         limiter.check("hot").await.expect("a decision").is_leased()

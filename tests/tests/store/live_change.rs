@@ -11,10 +11,10 @@ use std::{
 use tokio::sync::watch;
 use tollgate::{
     Algorithm, Cost, Decision, Limiter, LimiterHandle, MemoryStore, Policy, PolicySet, Quota,
-    RedisStore, store::Clock,
+    store::Clock,
 };
 use tollgate_test_support::{
-    PATIENCE, decided_at, patient_limiter, remaining, remaining_of_each, stream,
+    PATIENCE, connected_store, decided_at, patient_limiter, remaining, remaining_of_each, stream,
 };
 use tollgate_tests::RedisServer;
 
@@ -113,9 +113,7 @@ async fn ten_thousand_swaps_lose_no_decision_of_four_threads_and_mix_none() {
 async fn ten_thousand_swaps_lose_no_decision_over_redis_and_mix_none() {
     let swaps = stream::part_of(SWAPS);
     let server = RedisServer::start();
-    let store = tollgate::RedisStore::connect(server.url())
-        .await
-        .expect("a store");
+    let store = connected_store(server.url()).await;
     let sets: Arc<[_]> = (0..SETS).map(set).collect();
     let handle = LimiterHandle::new(
         Limiter::builder(store)
@@ -258,7 +256,7 @@ fn a_replaced_limiter_is_not_lost_to_replaced_policies() {
 #[tokio::test]
 async fn a_log_lists_what_is_spent_whatever_its_quota_became() {
     let server = RedisServer::start();
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     let log = |amount: u64| {
         Policy::sliding_log("log", Quota::per_day(10)).with_quota(Quota::per_day(amount))
     };

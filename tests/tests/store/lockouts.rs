@@ -3,11 +3,9 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use tollgate::{
-    Cost, Decision, Key, Limiter, MemoryStore, Policy, Quota, RedisStore, Store, store::Clock,
-};
+use tollgate::{Cost, Decision, Key, Limiter, MemoryStore, Policy, Quota, Store, store::Clock};
 use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
-use tollgate_test_support::{PATIENCE, decided, decided_at, patient_limiter};
+use tollgate_test_support::{PATIENCE, connected_store, decided, decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -25,7 +23,7 @@ async fn stores(server: &RedisServer) -> [Arc<dyn Store>; 2] {
         .build();
     [
         Arc::new(memory),
-        Arc::new(RedisStore::connect(server.url()).await.expect("a store")),
+        Arc::new(connected_store(server.url()).await),
     ]
 }
 
@@ -133,10 +131,7 @@ async fn a_flood_of_keys_ends_no_lockout_and_each_of_its_states_expires() {
     assert!(decided(&limiter, "victim").await.is_denied());
 
     let server = RedisServer::start();
-    let limiter = patient_limiter(
-        RedisStore::connect(server.url()).await.expect("a store"),
-        ACCOUNT,
-    );
+    let limiter = patient_limiter(connected_store(server.url()).await, ACCOUNT);
     let _ = decided_at(&limiter, "victim", Cost::new(5)).await;
     for key in 0..500_u64 {
         assert!(decided(&limiter, format!("user-{key}")).await.is_allowed());

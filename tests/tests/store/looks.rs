@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Cost, Costs, ErrorKind, Lease, Policy, Quota, RedisStore, limiter::KeyState};
-use tollgate_test_support::{PATIENCE, decided_at, patient_limiter};
+use tollgate::{Cost, Costs, ErrorKind, Lease, Policy, Quota, limiter::KeyState};
+use tollgate_test_support::{PATIENCE, connected_store, decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
 /// Of these no unit comes back in a test.
@@ -20,10 +20,7 @@ fn left(state: &KeyState, policy: &str) -> u64 {
 #[tokio::test]
 async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_policy() {
     let server = RedisServer::start();
-    let limiter = patient_limiter(
-        RedisStore::connect(server.url()).await.expect("a store"),
-        [BUCKET, LOG],
-    );
+    let limiter = patient_limiter(connected_store(server.url()).await, [BUCKET, LOG]);
     let _ = decided_at(&limiter, "acme", Cost::new(40)).await;
     for _ in 0..3 {
         let state = limiter
@@ -85,7 +82,7 @@ async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_p
 #[tokio::test]
 async fn a_peek_with_a_cost_of_a_leased_policy_knows_the_units_of_this_process() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let leased = Policy::token_bucket("leased", Quota::per_day(1_000))
         .leased(Lease::new().generation(PATIENCE));
     let limiter = patient_limiter(store, leased);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tollgate::{Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, store::Check};
-use tollgate_test_support::{PATIENCE, calls::Script, patient_limiter, remaining};
+use tollgate_test_support::{PATIENCE, calls::Script, connected_store, patient_limiter, remaining};
 use tollgate_tests::{RedisServer, wait};
 
 use crate::{forgetful_server::ForgetfulServer, suite::decisions::in_order};
@@ -44,7 +44,7 @@ fn expected(costs: &[u64]) -> Vec<u64> {
 }
 
 async fn store(server: &ForgetfulServer) -> RedisStore {
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     // The server knows the script for a single check and that for many.
     assert_eq!(leaves(&store, "single", &[1]).await, expected(&[1]));
     for key in ["warm", "hot"] {
@@ -143,7 +143,7 @@ async fn a_check_of_another_cost_does_not_wait_for_the_answer_to_one_of_its_key(
 async fn checks_keep_their_order_through_a_storm_of_flushes_while_another_client_loads_the_scripts()
 {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let storm = {
         let (mut client, is_over) = (server.client(), Arc::clone(&is_over));
@@ -180,7 +180,7 @@ async fn checks_keep_their_order_through_a_storm_of_flushes_while_another_client
 #[tokio::test]
 async fn a_caller_that_gives_up_in_the_queue_is_not_charged() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = patient_limiter(store, DAILY);
     assert!(limiter.check("warm").await.is_ok());
     {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::task::JoinSet;
-use tollgate::{Algorithm, ErrorKind, Limiter, Outage, Policy, PolicySet, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, decided};
+use tollgate::{Algorithm, ErrorKind, Limiter, Outage, Policy, PolicySet, Quota};
+use tollgate_test_support::{PATIENCE, connected_store, decided};
 use tollgate_tests::{RedisServer, wait};
 
 /// Eight policies whose script takes the server long.
@@ -20,7 +20,7 @@ fn slow() -> PolicySet {
 /// of the answers.
 async fn overload() -> (bool, BTreeMap<&'static str, u32>) {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let limiter = Limiter::builder(store.clone())
         .policies(slow())
         .deadline(Duration::from_secs(1))

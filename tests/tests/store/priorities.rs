@@ -7,10 +7,10 @@ use tokio::{
     time::Instant,
 };
 use tollgate::{
-    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Policy, Priority, Quota, RedisStore,
+    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Policy, Priority, Quota,
     limiter::PolicyState, store::Clock,
 };
-use tollgate_test_support::{decided_at, patient_limiter};
+use tollgate_test_support::{connected_store, decided_at, patient_limiter};
 use tollgate_tests::RedisServer;
 
 const FLEET: Policy = Policy::fixed_window("fleet", Quota::per_day(100));
@@ -31,7 +31,7 @@ async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
 #[tokio::test]
 async fn a_ranked_caller_is_told_what_its_rank_can_have() {
     let server = RedisServer::start();
-    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let redis = connected_store(server.url()).await;
     let bucket = Policy::token_bucket("bucket", Quota::per_day(100));
     for limiter in [
         patient_limiter(redis, [FLEET, bucket.clone()]),

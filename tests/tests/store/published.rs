@@ -7,7 +7,7 @@ use tollgate::{
     Enforcement, Limiter, LimiterHandle, MemoryStore, Policy, Quota, RedisStore, Store,
     store::Publication,
 };
-use tollgate_test_support::{PATIENCE, decided, patient_limiter};
+use tollgate_test_support::{PATIENCE, connected_store, decided, patient_limiter};
 use tollgate_tests::{Log, RedisServer, wait};
 
 const LIMITS: &str = "tollgate:{replicas}:limits";
@@ -70,7 +70,7 @@ async fn replicas_share_a_text_that_is_renewed_and_gone_with_the_last_of_them() 
     ]);
     let mut replicas = Vec::new();
     for _ in 0..2 {
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = connected_store(server.url()).await;
         replicas.push((published(store.clone(), API), store));
     }
     until_published(&server, &[TEXT]).await;
@@ -99,7 +99,7 @@ async fn replicas_share_a_text_that_is_renewed_and_gone_with_the_last_of_them() 
 #[tokio::test]
 async fn replicas_with_other_policies_are_all_shown_and_replaced_policies_are() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let _old = published(store.clone(), API);
     let new = LimiterHandle::new(published(
         store.clone(),
@@ -132,7 +132,7 @@ async fn replicas_with_other_policies_are_all_shown_and_replaced_policies_are() 
 async fn the_share_of_an_operator_reaches_all_replicas_and_outlives_them() {
     let server = RedisServer::start();
     let (log, _guard) = Log::of_this_thread();
-    let store = || async { RedisStore::connect(server.url()).await.expect("a store") };
+    let store = || async { connected_store(server.url()).await };
     let (first, second) = (Enforcement::share(10), Enforcement::share(10));
     let _limiters = [
         operated(&store().await, &first),
@@ -196,7 +196,7 @@ async fn a_failed_renewal_disturbs_no_check_and_no_count() {
     let server = RedisServer::start();
     let (log, _guard) = Log::of_this_thread();
     server.command(&["SET", LIMITS, "of another program"]);
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let enforcement = Enforcement::share(30);
     let limiter = operated(&store, &enforcement);
     wait::until_async("the replicas to be counted", PATIENCE, async || {
@@ -267,7 +267,7 @@ async fn a_user_who_may_not_read_shares_publishes_and_the_log_names_the_right() 
 async fn a_limiter_that_is_not_published_makes_no_call_and_a_store_publishes_a_bounded_number() {
     let server = RedisServer::start();
     let (log, _guard) = Log::of_this_thread();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let silent = patient_limiter(store.clone(), API);
     assert!(silent.check("acme").await.expect("a decision").is_allowed());
     let counted = Limiter::builder(store.clone())

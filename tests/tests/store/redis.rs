@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use deadpool_redis::{Config, Runtime};
 use tollgate::{Cost, ErrorKind, Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, decided, patient_limiter};
+use tollgate_test_support::{PATIENCE, connected_store, decided, opened_store, patient_limiter};
 use tollgate_tests::RedisServer;
 
 /// So slow that no unit accrues while a test runs.
@@ -35,7 +35,7 @@ async fn a_pool_lends_one_connection_and_no_decision_pings() {
 #[tokio::test]
 async fn a_cost_that_never_fits_does_not_reach_the_server() {
     let server = RedisServer::start();
-    let limiter = patient_limiter(RedisStore::open(server.url()).expect("a store"), HOURLY);
+    let limiter = patient_limiter(opened_store(server.url()), HOURLY);
     let error = limiter
         .check("acme")
         .cost(Cost::new(6))
@@ -208,7 +208,7 @@ async fn a_remembered_denial_of_one_limiter_does_not_answer_for_another() {
 #[tokio::test]
 async fn a_remembered_denial_ends_when_the_wait_does() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     for policy in [
         Policy::token_bucket("bucket", Quota::new(1, Duration::from_millis(80))),
         Policy::window_from_first_hit("hit", Quota::new(1, Duration::from_millis(80))),

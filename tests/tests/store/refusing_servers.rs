@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore};
-use tollgate_test_support::PATIENCE;
+use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota};
+use tollgate_test_support::{PATIENCE, connected_store};
 use tollgate_tests::{RedisServer, RefusingState, refusing_state, wait};
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5_000));
@@ -17,7 +17,7 @@ struct Pair {
 
 impl Pair {
     async fn new(server: &RedisServer) -> Self {
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = connected_store(server.url()).await;
         let build = |outage| {
             Limiter::builder(store.clone())
                 .policies(HOURLY)

@@ -8,7 +8,7 @@ use tollgate::{
     Limiter, Outage, Policy, Quota, RedisStore, Store,
     store::{ReplicaCount, ReplicaGroup},
 };
-use tollgate_test_support::{PATIENCE, decided, patient_limiter};
+use tollgate_test_support::{PATIENCE, connected_store, decided, opened_store, patient_limiter};
 use tollgate_tests::{RedisServer, wait};
 
 /// So slow that no unit accrues while a test runs.
@@ -69,7 +69,7 @@ async fn spend_locally(limiter: &Limiter, key: &str) -> u64 {
 #[tokio::test]
 async fn an_outage_divides_the_quota_by_the_processes_that_were_counted_last() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let (counting, fixed) = (
         limiter(Arc::new(store.clone()) as Arc<dyn Store>),
         Limiter::builder(store.clone())
@@ -156,7 +156,7 @@ fn sets(server: &RedisServer) -> Vec<String> {
 #[tokio::test]
 async fn each_limiter_counts_the_replicas_of_its_own_limits_in_one_call() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let named = |name: &'static str| {
         let limiter = Limiter::builder(store.clone())
             .policies(DAILY)
@@ -222,7 +222,7 @@ async fn each_limiter_counts_the_replicas_of_its_own_limits_in_one_call() {
 #[tokio::test]
 async fn a_process_with_very_many_limiters_has_a_bounded_number_of_sets() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let name = |at: usize| format!("limiter-{at}");
     let limiters: Vec<_> = (0..100)
         .map(|at| {
@@ -264,7 +264,7 @@ async fn a_process_with_very_many_limiters_has_a_bounded_number_of_sets() {
 async fn no_process_is_counted_that_has_no_use_for_it_and_no_task_is_left() {
     let server = RedisServer::start();
     let tasks = || Handle::current().metrics().num_alive_tasks();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let others = [
         patient_limiter(store.clone(), DAILY),
         Limiter::builder(store.clone())
@@ -284,7 +284,7 @@ async fn no_process_is_counted_that_has_no_use_for_it_and_no_task_is_left() {
     .await;
 
     // No check is made here, because a check starts tasks that end at their own time.
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     // The timer of the calls ends at its own time, too.
     let until_tasks =
         async |count| wait::until_async("so many tasks", PATIENCE, async || tasks() == count).await;
@@ -320,7 +320,7 @@ fn runtime() -> Runtime {
 #[test]
 fn a_store_goes_on_counting_on_the_next_runtime() {
     let server = RedisServer::start();
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     // Built without a runtime: the first check starts the task.
     let (limiter, count) = (limiter(store.clone()), counted(&store));
     assert_eq!(count.get(), None);

@@ -11,7 +11,7 @@ use tollgate::{
 };
 use tollgate_test_support::{
     Deployment, Kind, PATIENCE, START_US, decided_at, lost_settlements::LostSettlements,
-    patient_limiter, remaining_of_each,
+    opened_store, patient_limiter, remaining_of_each,
 };
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
@@ -494,7 +494,7 @@ async fn a_commit_that_does_not_reach_its_server_is_charged_once_when_it_is_back
 async fn in_an_outage_a_reservation_is_held_as_the_outage_says() {
     let server = RedisServer::start();
     let limiter = |outage: Outage| {
-        let store = RedisStore::open(server.url()).expect("a store");
+        let store = opened_store(server.url());
         Limiter::builder(store)
             .policies([REQUESTS, TOKENS])
             .deadline(PATIENCE)

@@ -20,7 +20,7 @@ use tollgate::{
     tenants::TenantLimiters,
 };
 use tollgate_rules::{RuleLimiter, Rules};
-use tollgate_test_support::patient_limiter;
+use tollgate_test_support::{opened_store, patient_limiter};
 use tollgate_tests::RedisServer;
 use tollgate_tower::MeteredReservation;
 
@@ -37,7 +37,7 @@ fn runtime() -> Runtime {
 }
 
 fn limiter(server: &RedisServer) -> Limiter {
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     Limiter::builder(store)
         .policies(HOURLY)
         .on_outage(Outage::Closed)
@@ -144,7 +144,7 @@ fn a_runtime_without_timers_is_an_error_of_each_call_that_may_wait() {
     let server = RedisServer::start();
     let over_redis = limiter(&server);
     let in_process = Limiter::new(MemoryStore::new(), HOURLY);
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     let permits = ConcurrencyLimiter::new(store, Concurrency::new("exports", 2));
     for _ in 0..2 {
         let untimed = Builder::new_current_thread()

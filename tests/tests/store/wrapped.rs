@@ -8,7 +8,7 @@ use tollgate::{
     reservation::Settlement,
     store::{Check, CheckFuture, Publication, ReplicaGroup, StoreFuture},
 };
-use tollgate_test_support::{PATIENCE, patient_limiter};
+use tollgate_test_support::{PATIENCE, connected_store, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
 const LOG: Policy = Policy::sliding_log("log", Quota::per_hour(3));
@@ -53,7 +53,7 @@ fn forms(store: &RedisStore) -> [(&'static str, Box<dyn Store>); 4] {
 #[tokio::test]
 async fn every_method_reaches_the_store_inside() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     for (form, wrapped) in forms(&store) {
         assert!(!wrapped.is_in_process(), "{form}");
         let count = wrapped
@@ -104,7 +104,7 @@ async fn every_method_reaches_the_store_inside() {
 #[tokio::test]
 async fn a_check_takes_as_many_allocations_wrapped_as_bare() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = connected_store(server.url()).await;
     let counts = forms(&store).map(|(form, wrapped)| {
         let limiter = patient_limiter(wrapped, LOG);
         let key = Key::new("acme");

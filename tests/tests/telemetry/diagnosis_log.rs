@@ -1,15 +1,15 @@
 //! The log lines of the diagnosis on connecting, and of a store that connects with its first check
 //! to a server that can decide nothing.
 
-use tollgate::{Policy, Quota, RedisStore};
-use tollgate_test_support::{PATIENCE, decided, patient_limiter};
+use tollgate::{Policy, Quota};
+use tollgate_test_support::{PATIENCE, connected_store, decided, opened_store, patient_limiter};
 use tollgate_tests::{Log, RedisServer, wait};
 
 #[tokio::test]
 async fn connecting_logs_each_finding_once() {
     let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
-    let _ = RedisStore::connect(server.url()).await.expect("a store");
+    let _ = connected_store(server.url()).await;
     // A server is far for a moment while the machine is busy.
     let text = || {
         let text = log.text();
@@ -20,7 +20,7 @@ async fn connecting_logs_each_finding_once() {
     };
     assert!(!text().contains("TOLLGATE-"), "{}", text());
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let _ = RedisStore::connect(server.url()).await.expect("a store");
+    let _ = connected_store(server.url()).await;
     assert_eq!(text().matches("TOLLGATE-EVICTION").count(), 1, "{}", text());
     assert_eq!(text().matches("WARN").count(), 1, "{}", text());
 }
@@ -36,7 +36,7 @@ async fn the_first_check_of_a_store_that_was_opened_logs_why_its_server_decides_
     replica.command(&["REPLICAOF", "127.0.0.1", &port]);
     for (server, why) in [(&replica, "is a replica"), (&sentinel, "is a Sentinel")] {
         let (log, _guard) = Log::of_this_thread();
-        let store = RedisStore::open(server.url()).expect("a store");
+        let store = opened_store(server.url());
         let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(5)));
         let lines = || {
             let line = format!("redis at {} {why} and decides nothing", server.addr());
@@ -56,7 +56,7 @@ async fn the_first_check_of_a_store_that_was_opened_logs_why_its_server_decides_
 #[tokio::test]
 async fn a_server_in_order_is_asked_for_nothing_by_a_store_that_was_opened() {
     let server = RedisServer::start();
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = opened_store(server.url());
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(5)));
     assert!(decided(&limiter, "acme").await.is_allowed());
     assert_eq!((server.calls("role"), server.calls("eval")), (0, 1));

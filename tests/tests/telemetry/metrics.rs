@@ -14,7 +14,7 @@ use tollgate::{
     tenants::TenantLimiters,
 };
 use tollgate_test_support::{
-    PATIENCE,
+    PATIENCE, connected_store,
     permits::{closed_permits, take_permit},
 };
 use tollgate_tests::{RedisServer, Series, wait};
@@ -297,7 +297,7 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
 fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
     Series::record(async |snapshotter| {
         let server = RedisServer::start();
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = connected_store(server.url()).await;
         let policy = Concurrency::new("jobs", 2)
             .exact()
             .with_life(Duration::from_secs(1));

@@ -9,7 +9,7 @@ use tollgate::{
     store::{Check, CheckFuture, ReplicaGroup, StoreFuture},
     test_util::FaultyStore,
 };
-use tollgate_test_support::PATIENCE;
+use tollgate_test_support::{PATIENCE, connected_store, opened_store};
 use tollgate_tests::{Log, RedisServer, wait};
 
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
@@ -136,7 +136,7 @@ async fn an_overload_is_logged_once_as_it_begins_and_once_as_it_ends_and_is_no_o
 async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
     let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
-    let limiter = limiter(RedisStore::open(server.url()).expect("a store"));
+    let limiter = limiter(opened_store(server.url()));
     assert!(!is_degraded(&limiter, "sk_live_key").await);
     server.kill();
     for _ in 0..20 {
@@ -231,7 +231,7 @@ fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
         .expect("a runtime");
     let outage = async {
         let server = RedisServer::start();
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = connected_store(server.url()).await;
         let limiter = Limiter::builder(store)
             .policies(HOURLY)
             .name("api")

@@ -12,7 +12,7 @@ use tollgate::{
     credentials::{Credentials, Provider},
     store::{Check, Clock},
 };
-use tollgate_test_support::PATIENCE;
+use tollgate_test_support::{PATIENCE, opened_store};
 use tollgate_tests::{Log, Mode, Proxy, RedisServer, ports, wait};
 use tollgate_tower::{KeyExtractor, RateLimitLayer, Rejection, key::Header, respond_fn};
 use tower::{Layer, ServiceExt, service_fn};
@@ -248,7 +248,7 @@ async fn everything(output: &Output) {
     }
     for setting in ["maxmemory", "min-replicas-to-write"] {
         server.command(&["CONFIG", "SET", setting, "1"]);
-        let store = RedisStore::open(server.url()).expect("a store");
+        let store = opened_store(server.url());
         use_up(output, &limiter(&store, Outage::Closed), &key).await;
         server.command(&["CONFIG", "SET", setting, "0"]);
     }

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use tollgate::{RedisStore, permits::Concurrency};
+use tollgate::permits::Concurrency;
 use tollgate_tests::{RedisServer, wait};
 
 use super::{
     held::{PERMITS_KEY, held_by_all, holders},
     replica::{closed_permits, take_permit},
 };
-use crate::PATIENCE;
+use crate::{PATIENCE, connected_store};
 
 /// The permits that three replicas share. They use four of them.
 const AT_ONCE: u32 = 5;
@@ -34,7 +34,7 @@ impl OlderCopy {
         let server = RedisServer::start();
         let policy = Concurrency::new("jobs", AT_ONCE).with_life(life);
         let policy = if is_exact { policy.exact() } else { policy };
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = connected_store(server.url()).await;
         let replicas = [(); 3].map(|()| closed_permits(store.clone(), policy.clone(), PATIENCE));
         let mut permits = vec![take_permit(&replicas[0]).await.expect("a permit")];
         server.command(&["COPY", PERMITS_KEY, "older"]);
