@@ -28,6 +28,8 @@ pub(crate) struct HeaderWriter {
     options: Arc<HeaderOptions>,
     exposed: Option<HeaderFormats>,
     has_millis: bool,
+    /// The policies of the limiter, which these texts are made of.
+    own: PolicySet,
     /// The value of `RateLimit-Policy`, where the default format is the only one.
     lists: Option<HeaderValue>,
     /// The value of `RateLimit-Policy`, where a format has that header.
@@ -67,6 +69,7 @@ impl HeaderWriter {
             && !policies.iter().any(|policy| options.is_concurrency(policy));
         Self {
             options: Arc::clone(options),
+            own: policies.clone(),
             exposed: options.exposes_headers.then_some(options.formats),
             has_millis: options
                 .formats
@@ -107,9 +110,7 @@ impl HeaderWriter {
         details: &ResponseDetails,
     ) -> HeaderUpdate {
         match &self.lists {
-            // A degraded decision may follow other policies than the configured ones: the share of
-            // this replica.
-            Some(policies) if details.partition_key.is_none() && !decision.is_degraded() => {
+            Some(policies) if details.partition_key.is_none() && self.is_own(decision) => {
                 let (states, until_more) = self.states(states, details);
                 let headers = Headers::Lists {
                     policies: policies.clone(),
@@ -124,6 +125,13 @@ impl HeaderWriter {
             }
             _ => self.update_with(decision, details),
         }
+    }
+
+    /// Returns whether the limiter's own policies decided. A degraded decision follows the share of this
+    /// replica, and one by an exception the quota of that.
+    #[inline]
+    fn is_own(&self, decision: &Decision) -> bool {
+        !decision.is_degraded() && *decision.policies() == self.own
     }
 
     /// Writes the value of `RateLimit`. Returns it with the seconds until every spent policy has
@@ -318,7 +326,7 @@ impl HeaderWriter {
 
     fn policies_of(&self, decision: &Decision, details: &ResponseDetails) -> Option<HeaderValue> {
         let partition_key = details.partition_key.as_ref().map(|key| key.as_slice());
-        if decision.is_degraded() || partition_key.is_some() {
+        if partition_key.is_some() || !self.is_own(decision) {
             return self.options.policies(decision.policies(), partition_key);
         }
         self.policies.clone()

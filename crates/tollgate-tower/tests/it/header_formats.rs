@@ -1,11 +1,17 @@
 //! The exact headers of each format.
 
-use std::panic::catch_unwind;
+use std::{panic::catch_unwind, time::Duration};
 
-use http::{HeaderMap, HeaderName, Response};
+use http::{HeaderMap, HeaderName, Request, Response};
 use sfv::{BareItem, ListEntry, Parser};
-use tollgate::{Cost, Limiter, Policy, Quota};
-use tollgate_tower::{HeaderFormat, RateLimitLayer, ResetFormat, key::Global};
+use tollgate::{
+    Cost, Limiter, Policy, Quota,
+    store::{Exception, ExceptionChange},
+};
+use tollgate_tower::{
+    HeaderFormat, RateLimitLayer, ResetFormat,
+    key::{Global, Header},
+};
 use tower::{Layer, ServiceExt};
 
 use crate::support::*;
@@ -33,6 +39,48 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
         .collect();
     lines.sort();
     lines
+}
+
+/// A key with an exception is told the quota that decides, in each format and by each answer; others are
+/// told that of the limiter.
+#[tokio::test]
+async fn a_key_with_an_exception_is_told_its_quota() {
+    for (format, policy, excepted) in [
+        (HeaderFormat::Ietf08, "q=4;w=2", "q=40;w=2"),
+        (HeaderFormat::Ietf07, "2;w=1;burst=4", "20;w=1;burst=40"),
+        (
+            HeaderFormat::Envoy03,
+            "2;w=1;burst=4;name",
+            "20;w=1;burst=40;name",
+        ),
+    ] {
+        let limiter = Limiter::builder(still())
+            .policies([BURST, DAY])
+            .with_exceptions()
+            .build();
+        let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-tenant"))
+            .header_format(format)
+            .build();
+        let ten_times = ExceptionChange::Factor(10.0);
+        let granted = Exception::new("burst", "acme", ten_times, Duration::from_secs(60));
+        let granted = granted.by("ann").because("a test");
+        limiter.grant_exception(granted).await.unwrap();
+        for (tenant, own, other) in [("acme", excepted, policy), ("other", policy, excepted)] {
+            // Admitted, and denied with all units spent.
+            for _ in 0..2 {
+                let request = Request::get("/")
+                    .header("x-tenant", tenant)
+                    .body(())
+                    .unwrap();
+                let text = lines(send(&layer, request).await.headers()).join("\n");
+                assert!(
+                    text.contains(own) && !text.contains(other),
+                    "{tenant}: {text}"
+                );
+                while limiter.check(tenant).await.unwrap().is_allowed() {}
+            }
+        }
+    }
 }
 
 /// The fields that each format writes with an admission and with a denial. `NOW` stands for an
