@@ -60,8 +60,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         "Two processes with 32 streams each, of {SHORTEST} to {LONGEST} tokens, under {BUDGET} tokens a minute over one \
          server. No stream knows its length, and the next one follows at once. A stream has 400 tokens a second instead of \
          40, so the minute of the budget passes in 6 s. *Used* is what was written of the budget by its end, *beyond* what \
-         was written more than that. *Calls* are those that reserve, for each id that they name: a slice that \
-         was denied in advance is asked for once more before its stream ends, because units may have come back. *First token* is the time until the reservation of one stream is made, in this process, when no other one runs."
+         was written more than that. *Calls* are those that reserve, for each id that they name. *First token* is the time until the reservation of one stream is made, in this process, when no other one runs."
     );
     let heads = [
         "",

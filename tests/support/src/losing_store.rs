@@ -27,6 +27,7 @@ pub struct LosingStore {
     one_of: Arc<AtomicU64>,
     reserved: Arc<AtomicU64>,
     committed: Arc<AtomicU64>,
+    time_to_live: Option<Duration>,
 }
 
 enum Fate {
@@ -45,7 +46,16 @@ impl LosingStore {
             one_of: Arc::new(AtomicU64::new(one_of)),
             reserved: Arc::default(),
             committed: Arc::default(),
+            time_to_live: None,
         }
+    }
+
+    /// Keeps each record for so long, whatever callers ask for. So they find it also on a machine that
+    /// stands still.
+    #[must_use]
+    pub fn keeping(mut self, time_to_live: Duration) -> Self {
+        self.time_to_live = Some(time_to_live);
+        self
     }
 
     /// Loses nothing from now on.
@@ -116,6 +126,7 @@ impl Store for LosingStore {
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
         self.reserved.fetch_add(1, Ordering::Relaxed);
+        let time_to_live = self.time_to_live.unwrap_or(time_to_live);
         self.call(|store| store.reserve(check, id, time_to_live))
     }
 

@@ -1,7 +1,7 @@
 //! Reservations that grow, on every store: a model of streams in several processes, with hang-ups,
 //! kills, lost answers and quotas that change, whose sums are exact; and each outcome by hand.
 
-use std::{future::IntoFuture, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tollgate::{
     Algorithm, Cost, Costs, ErrorKind, Key, Limiter, LimiterHandle, MemoryStore, Outage, Policy,
@@ -27,7 +27,7 @@ const REQUESTS: Policy = Policy::fixed_window("requests", Quota::new(100_000, YE
 const TOKENS: Policy = Policy::fixed_window("tokens", Quota::new(AMOUNT, YEAR));
 /// So few that streams are denied.
 const AMOUNT: u64 = 600;
-const MANY: Policy = Policy::fixed_window("tokens", Quota::new(4_000, YEAR));
+pub(crate) const MANY: Policy = Policy::fixed_window("tokens", Quota::new(4_000, YEAR));
 
 /// The way in which a scene draws its streams.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ struct Scene {
     kills: bool,
     /// The quotas change while streams grow.
     changes: bool,
+    /// The times to live end while streams grow.
+    ends: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,13 +106,13 @@ impl Stream {
 }
 
 /// Returns the requests and the tokens that are spent.
-async fn spent(limiter: &Limiter) -> (u64, u64) {
+pub(crate) async fn spent(limiter: &Limiter) -> (u64, u64) {
     let state = limiter.peek(key()).await.expect("the store decides");
     let each: Vec<u64> = state.states().map(|state| state.spent()).collect();
     (each[0], each[1..].iter().sum())
 }
 
-fn key() -> Key {
+pub(crate) fn key() -> Key {
     Key::new("acme").child("ann")
 }
 
@@ -121,6 +123,13 @@ async fn streams(store: Arc<dyn Store>, tokens: &Policy, scene: Scene) {
     let policies = scene.kind.policies(tokens);
     let stores: Vec<_> = (0..2)
         .map(|at| LosingStore::new(Arc::clone(&store), scene.seed ^ at, scene.loses))
+        .map(|store| {
+            if scene.ends {
+                store.keeping(PATIENCE * 100)
+            } else {
+                store
+            }
+        })
         .collect();
     let limiters: Vec<_> = stores
         .iter()
@@ -133,7 +142,8 @@ async fn streams(store: Arc<dyn Store>, tokens: &Policy, scene: Scene) {
     let is_window = tokens.algorithm() == Algorithm::FixedWindow;
     let handles: Vec<_> = limiters.iter().cloned().map(LimiterHandle::new).collect();
     let mut all: Vec<Stream> = Vec::new();
-    let mut denials = 0;
+    let (mut denials, mut ended) = (0, 0);
+    let time_to_live = Duration::from_millis(if scene.ends { 40 } else { 600_000 });
     for step in 0..150 {
         let open: Vec<usize> = (0..all.len())
             .filter(|&at| all[at].end == End::Open)
@@ -150,6 +160,7 @@ async fn streams(store: Arc<dyn Store>, tokens: &Policy, scene: Scene) {
                     let stream = limiters[process]
                         .reserve(key(), scene.kind.costs(1, prompt))
                         .id(id.clone())
+                        .time_to_live(time_to_live)
                         .growing(slice.clone())
                         .following(&handles[process]);
                     match stream.await {
@@ -188,9 +199,13 @@ async fn streams(store: Arc<dyn Store>, tokens: &Policy, scene: Scene) {
             (10, Some(at)) => {
                 let held = all[at].held.take().expect("it is open");
                 // A commit that is lost is repeated.
-                (all[at].end, _) = match dice.below(2) {
-                    0 => (End::Settled, held.commit().await),
-                    _ => (End::Cancelled, held.cancel().await),
+                all[at].end = match dice.below(2) {
+                    0 => held.commit().await.map_or(End::Settled, |_| End::Settled),
+                    // The estimate was settled when the time to live of its slice ended.
+                    _ if held.cancel().await.ok() == Some(Settlement::AlreadySettled) => {
+                        End::Settled
+                    }
+                    _ => End::Cancelled,
                 };
                 assert!(matches!(
                     all[at].growth.take(1).await,
@@ -201,6 +216,12 @@ async fn streams(store: Arc<dyn Store>, tokens: &Policy, scene: Scene) {
                 // Its process has died: nobody settles it.
                 std::mem::forget(all[at].held.take().expect("it is open"));
                 all[at].end = End::Killed;
+            }
+            (11, Some(at)) if scene.ends => {
+                let growth = &all[at].growth;
+                ended += u64::from(growth.left() > 0);
+                wait::until_async("nothing to be left", PATIENCE, async || growth.left() == 0)
+                    .await;
             }
             (12, _) => {
                 let amount = AMOUNT / 2 + dice.below(AMOUNT / 2);
@@ -240,16 +261,18 @@ async fn streams(store: Arc<dyn Store>, tokens: &Policy, scene: Scene) {
     .await;
     assert!(all.len() > 5, "{scene:?}: {} streams", all.len());
     assert!(denials > 0 || scene.loses > 0, "{scene:?}: no denial");
+    assert!(ended > 0 || !scene.ends, "{scene:?}: nothing ended");
 }
 
 /// Runs every scene on a store.
 async fn every_scene<S: Store>(store: impl AsyncFn() -> S) {
     for (seed, kind) in (0..).zip([Costing::Plain, Costing::Cascade, Costing::Ranked]) {
-        for (loses, kills, changes) in [
-            (0, true, false),
-            (0, true, true),
-            (5, false, false),
-            (5, false, true),
+        for (loses, kills, changes, ends) in [
+            (0, true, false, false),
+            (0, true, true, false),
+            (5, false, false, false),
+            (5, false, true, false),
+            (0, false, true, true),
         ] {
             let scene = Scene {
                 seed: seed * 7 + loses,
@@ -257,6 +280,7 @@ async fn every_scene<S: Store>(store: impl AsyncFn() -> S) {
                 loses,
                 kills,
                 changes: changes && !matches!(kind, Costing::Cascade),
+                ends,
             };
             streams(Arc::new(store().await), &TOKENS, scene).await;
         }
@@ -279,13 +303,14 @@ async fn nothing_is_counted_that_was_not_reserved_and_the_rest_comes_back_under_
         }
         let tokens = Policy::try_new("tokens", algorithm, Quota::new(AMOUNT, YEAR));
         let tokens = tokens.expect("a policy");
-        for (loses, kills) in [(0, true), (5, false)] {
+        for (loses, kills, ends) in [(0, true, false), (5, false, false), (0, false, true)] {
             let scene = Scene {
                 seed,
                 kind: Costing::Plain,
                 loses,
                 kills,
                 changes: false,
+                ends,
             };
             streams(Arc::new(MemoryStore::new()), &tokens, scene).await;
         }
@@ -334,73 +359,6 @@ async fn nothing_is_counted_that_was_not_reserved_and_the_rest_comes_back_in_pos
         builder.connect().await.expect("a store")
     })
     .await;
-}
-
-/// Streams of a process that dies: nobody settles them.
-async fn killed(store: Arc<dyn Store>) {
-    let limiter = patient_limiter(store, MANY);
-    let id_of = |id: String| ReservationId::try_new(id).expect("an id");
-    let job = limiter.reserve(key(), 0).id(id_of("job".to_owned()));
-    let job = job.growing(100).await.expect("a decision");
-    job.growth().take(100).await.expect("reserved");
-    // So that no slice is on its way.
-    job.growth().grow().await.expect("reserved");
-    let slices = job.growth().reserved() / 100;
-    assert!(slices >= 2, "{slices}");
-    std::mem::forget(job);
-    assert_eq!(spent(&limiter).await.0, 100 * slices);
-
-    // Whoever knows the id, and what was counted, settles its slices.
-    for number in 0..slices {
-        let (id, counted) = match number {
-            0 => (id_of("job".to_owned()), 100),
-            _ => (id_of(format!("job..{number}")), 0),
-        };
-        let settled = limiter.commit(key(), &id, Cost::new(counted)).await;
-        assert_eq!(settled.expect("an answer"), Settlement::Settled);
-    }
-    assert_eq!(spent(&limiter).await.0, 100);
-
-    // The end of the time to live returns nothing. An id that is charged anew has lapsed.
-    let id = id_of("lapsed".to_owned());
-    let again = || {
-        let reserve = limiter.reserve(key(), 0).id(id.clone());
-        reserve
-            .time_to_live(Duration::from_millis(1))
-            .growing(100)
-            .into_future()
-    };
-    std::mem::forget(again().await.expect("a decision"));
-    assert_eq!(spent(&limiter).await.0, 200);
-    wait::until_async("the reservation to lapse", PATIENCE, async || {
-        std::mem::forget(again().await.expect("a decision"));
-        spent(&limiter).await.0 > 200
-    })
-    .await;
-    assert_eq!(spent(&limiter).await.0, 300);
-}
-
-#[tokio::test]
-async fn slices_of_a_dead_process_are_settled_by_their_ids_and_not_by_the_time_to_live() {
-    killed(Arc::new(MemoryStore::new())).await;
-}
-
-async fn killed_on_redis(deployment: &Deployment) {
-    let store = deployment.builder("killed").connect().await;
-    killed(Arc::new(store.expect("a store"))).await;
-}
-
-#[tokio::test]
-async fn slices_of_a_dead_process_are_settled_by_their_ids_and_not_by_the_time_to_live_in_redis() {
-    run(Kind::Server, "", killed_on_redis).await;
-}
-
-#[tokio::test]
-async fn slices_of_a_dead_process_are_settled_by_their_ids_and_not_by_the_time_to_live_in_postgres()
-{
-    let builder = PostgresStore::builder(POSTGRES.url());
-    let builder = builder.table(new_table()).create(Durability::Unlogged);
-    killed(Arc::new(builder.connect().await.expect("a store"))).await;
 }
 
 fn limiter_of(tokens: Policy) -> (Limiter, Clock) {

@@ -22,6 +22,7 @@ mod fair_shares;
 mod faults;
 mod forgetful_server;
 mod growing;
+mod growing_ends;
 mod kept;
 mod key_values;
 mod late_refunds;

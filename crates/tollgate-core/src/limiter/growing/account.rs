@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use tokio::time::Instant;
+
 use super::plan::GrowthPlan;
 use crate::{Costs, reservation::Reservation};
 
@@ -13,6 +15,8 @@ pub(super) struct SliceAccount {
     first: Option<HeldSlice>,
     /// The slices of which units are left, and those that have something to return.
     others: VecDeque<HeldSlice>,
+    /// The first slice was settled because its time to live ended.
+    first_has_ended: bool,
     counted: u64,
     reserved: u64,
 }
@@ -23,33 +27,46 @@ struct HeldSlice {
     reservation: Reservation,
     units: u64,
     used: u64,
+    /// The time at which what is left goes back. `None` for a slice that had nothing left then.
+    ends: Option<Instant>,
 }
 
 impl SliceAccount {
-    /// Opens an account with the first slice. A denied one has no units.
-    pub(super) fn new(plan: &GrowthPlan, first: Reservation) -> Self {
+    /// Opens an account with the first slice, whose time to live ends then. A denied one has no units.
+    pub(super) fn new(plan: &GrowthPlan, first: Reservation, ends: Instant) -> Self {
         let mut account = Self {
             first: None,
             others: VecDeque::new(),
+            first_has_ended: false,
             counted: 0,
             reserved: 0,
         };
         if first.is_allowed() {
-            let first = account.enter(plan, 0, first);
+            let first = account.enter(plan, 0, first, ends);
             account.first = Some(first);
         }
         account
     }
 
-    /// Adds a further slice. Returns its units.
-    pub(super) fn add(&mut self, plan: &GrowthPlan, number: u64, reservation: Reservation) -> u64 {
-        let slice = self.enter(plan, number, reservation);
-        let units = slice.units;
+    /// Adds a further slice, whose time to live ends then.
+    pub(super) fn add(
+        &mut self,
+        plan: &GrowthPlan,
+        number: u64,
+        reservation: Reservation,
+        ends: Instant,
+    ) {
+        let slice = self.enter(plan, number, reservation, ends);
         self.others.push_back(slice);
-        units
     }
 
-    fn enter(&mut self, plan: &GrowthPlan, number: u64, reservation: Reservation) -> HeldSlice {
+    fn enter(
+        &mut self,
+        plan: &GrowthPlan,
+        number: u64,
+        reservation: Reservation,
+        ends: Instant,
+    ) -> HeldSlice {
         let units = plan.granted(number, reservation.decision());
         self.reserved = self.reserved.saturating_add(units);
         HeldSlice {
@@ -57,6 +74,7 @@ impl SliceAccount {
             reservation,
             units,
             used: 0,
+            ends: Some(ends),
         }
     }
 
@@ -96,6 +114,43 @@ impl SliceAccount {
         self.reserved - self.counted
     }
 
+    /// Returns when the time to live of a slice ends that is still to be settled.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        let slices = self.first.iter().chain(&self.others);
+        slices.filter_map(|slice| slice.ends).min()
+    }
+
+    /// Takes what is left off the slices whose time to live has ended. Returns those that have
+    /// something to return, and their final costs.
+    pub(super) fn end(&mut self, plan: &GrowthPlan, now: Instant) -> Vec<(Reservation, Costs)> {
+        let has_ended = |slice: &HeldSlice| slice.ends.is_some_and(|ends| ends <= now);
+        let mut ended = Vec::new();
+        if let Some(first) = self.first.as_mut().filter(|first| has_ended(first)) {
+            first.ends = None;
+            // With nothing to return it is kept: a cancellation may come before it lapses.
+            if first.settled(plan, true).is_some() {
+                self.first_has_ended = true;
+                ended.extend(self.first.take());
+            }
+        }
+        for slice in std::mem::take(&mut self.others) {
+            if has_ended(&slice) {
+                ended.push(slice);
+            } else {
+                self.others.push_back(slice);
+            }
+        }
+        for slice in &ended {
+            self.reserved -= slice.units - slice.used;
+        }
+        settled(ended, plan, true)
+    }
+
+    /// Returns whether the first slice was settled because its time to live ended.
+    pub(super) fn first_has_ended(&self) -> bool {
+        self.first_has_ended
+    }
+
     /// Closes the account: returns each slice that has something to return, and its final costs. Those
     /// of a cancelled reservation keep no estimate.
     pub(super) fn close(
@@ -105,13 +160,21 @@ impl SliceAccount {
     ) -> Vec<(Reservation, Costs)> {
         self.reserved = self.counted;
         let slices = self.first.take().into_iter().chain(self.others.drain(..));
-        slices
-            .filter_map(|slice| {
-                let costs = slice.settled(plan, keeps_estimate)?;
-                Some((slice.reservation, costs))
-            })
-            .collect()
+        settled(slices, plan, keeps_estimate)
     }
+}
+
+/// Returns the slices that have something to return, and their final costs.
+fn settled(
+    slices: impl IntoIterator<Item = HeldSlice>,
+    plan: &GrowthPlan,
+    keeps_estimate: bool,
+) -> Vec<(Reservation, Costs)> {
+    let settled = slices.into_iter().filter_map(|slice| {
+        let costs = slice.settled(plan, keeps_estimate)?;
+        Some((slice.reservation, costs))
+    });
+    settled.collect()
 }
 
 impl HeldSlice {

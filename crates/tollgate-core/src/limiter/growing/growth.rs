@@ -42,7 +42,9 @@ impl Growth {
     /// before the units leave.
     ///
     /// The call asks for slices until the units are covered. When a slice is denied, it fails at once,
-    /// unless it [waits](Take::wait).
+    /// unless it [waits](Take::wait). A denial of a store outside the process stands for a second, or for
+    /// the [time](GrowthError::retry_after) that it says if that is shorter: until then it is the answer
+    /// to further calls. So a slice that was denied in advance is not asked for once more.
     ///
     /// # Errors
     ///
@@ -70,6 +72,7 @@ impl Growth {
             match self.0.take(units) {
                 Taken::Yes => return true,
                 Taken::Settled => return false,
+                Taken::Short if self.0.denial().is_some() => return false,
                 Taken::Short => {
                     let reserved = self.reserved();
                     self.0.ask();
@@ -101,7 +104,7 @@ impl Growth {
         }
     }
 
-    /// Asks for the next slice now, and returns when it is reserved.
+    /// Asks for the next slice now, also after a denial that stands, and returns when it is reserved.
     ///
     /// # Errors
     ///
@@ -251,8 +254,12 @@ async fn take_short(
             Taken::Settled => return Err(GrowthError::Settled),
             Taken::Short => {}
         }
-        let Some(refusal) = call.next().await else {
-            continue;
+        let refusal = match shared.denial() {
+            Some(denial) => denial,
+            None => match call.next().await {
+                Some(refusal) => refusal,
+                None => continue,
+            },
         };
         match (ends, refusal.until) {
             (Some(ends), Some(until)) if until <= ends => sleep_until(until).await,
@@ -288,10 +295,7 @@ impl<'a> Asked<'a> {
                 return refusal;
             }
             if !self.shared.ask() {
-                return Some(Refusal {
-                    error: GrowthError::Settled,
-                    until: None,
-                });
+                return Some(Refusal::settled());
             }
             // A store in the process has answered.
             if self.shared.answers().0 == self.answers {

@@ -10,6 +10,7 @@ mod plan;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 use std::{fmt, future::IntoFuture};
 
@@ -151,10 +152,13 @@ impl IntoFuture for GrowingBuilder {
 /// reserved and not counted comes back, each unit at the time of its own slice. A window that ended
 /// keeps its own.
 ///
+/// Each slice is a reservation with an id and a [time to live](ReserveBuilder::time_to_live) of its
+/// own. What it has left goes back shortly before that ends, by an eighth of the time or 5 s. So a stream that stands
+/// still holds nothing for longer, and asks for a slice when it goes on. Outside a tokio runtime with
+/// timers, a slice that is held for longer stays charged, and may still be spent.
+///
 /// When the process dies, the units of the present slice and of the one that was asked for in advance
-/// stay charged, until the quota brings them back. Each slice is a reservation with an id of its own
-/// and with the [time to live](ReserveBuilder::time_to_live): a slice that is held for longer stays
-/// charged, and may still be spent.
+/// stay charged, until the quota brings them back: nobody knows how many of them were counted.
 ///
 /// In an outage, each slice follows the [`Outage`](crate::Outage) of the limiter. A slice that the
 /// store may have charged, although its answer was lost, is asked for again under the same id, or
@@ -231,6 +235,9 @@ impl GrowingReservation {
 
     /// Settles the reservation without the estimate: the work failed before it cost anything. Units
     /// that were counted stay charged.
+    ///
+    /// Returns [`Settlement::AlreadySettled`] when the estimate stays charged, because the time to live
+    /// of the first slice ended and its units went back.
     ///
     /// # Errors
     ///

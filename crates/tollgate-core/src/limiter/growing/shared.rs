@@ -1,5 +1,5 @@
 //! The part of a growing reservation that its owner shares with those who count: the account, and the calls
-//! for slices. At most one call is on its way.
+//! for slices. At most one call is on its way. What a slice has left goes back before the store forgets it.
 //! See `growth.rs`, and the room's `mod.rs`, for what callers see.
 
 use std::{
@@ -10,15 +10,25 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::Notify, time::Instant};
-use tollgate_model::raw::{Charge, PolicySetParts};
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    task::AbortHandle,
+    time::{Instant, sleep_until},
+};
 
-use super::{account::SliceAccount, error::GrowthError, pace::GrowthPace, plan::GrowthPlan};
+use super::{
+    account::SliceAccount,
+    error::GrowthError,
+    pace::GrowthPace,
+    plan::GrowthPlan,
+    unknown::{UnknownSlice, UnknownSlices},
+};
 use crate::{
-    Cost, Decision, Error, ErrorKind, Key, Limiter, LimiterHandle,
+    Costs, Decision, Error, ErrorKind, Key, Limiter, LimiterHandle,
     lock::Lock,
     reservation::{Reservation, ReservationId, Settlement},
-    store::Check,
+    runtime,
 };
 
 /// A growing reservation, as everybody holds it.
@@ -49,8 +59,9 @@ struct GrowthState {
     answers: u64,
     /// The reason why the last call brought no slice.
     refusal: Option<Refusal>,
-    /// The slices that the store may have charged although they are not held.
-    unknown: Vec<UnknownSlice>,
+    unknown: UnknownSlices,
+    /// The task that waits for the end of a time to live, and that end.
+    timer: Option<(AbortHandle, Instant)>,
     is_settled: bool,
 }
 
@@ -60,13 +71,19 @@ pub(super) struct Refusal {
     pub(super) error: GrowthError,
     /// The time at which it may be otherwise. `None` for never.
     pub(super) until: Option<Instant>,
+    /// Until then, who needs a slice gets this answer without a call.
+    stands: Option<Instant>,
 }
 
-/// A slice whose answer was lost.
-struct UnknownSlice {
-    number: u64,
-    limiter: Limiter,
-    lapses: Instant,
+impl Refusal {
+    /// Returns the refusal of a reservation that is settled.
+    pub(super) fn settled() -> Self {
+        Self {
+            error: GrowthError::Settled,
+            until: None,
+            stands: None,
+        }
+    }
 }
 
 /// The end of an attempt to count units.
@@ -79,8 +96,24 @@ pub(super) enum Taken {
 
 type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// A call that settles a slice. One that only cancels what nobody holds has no outcome.
+type SettlingCall = BoxedCall<Option<Result<Settlement, Error>>>;
+
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// The longest time for which a denial answers who needs a slice. A slice is denied in advance, shortly
+/// before it is needed, and units that come back from others meanwhile are not worth a second call.
+const DENIAL_STANDS: Duration = Duration::from_secs(1);
+
+/// The longest time that a call which settles a slice has before the store forgets it.
+const LONGEST_HEAD_START: Duration = Duration::from_secs(5);
+
+/// Returns when a slice that was asked for at this time goes back. The store forgets it no earlier than
+/// a time to live after that, so a call sent then finds it, also if it has to be repeated.
+fn end_of(asked: Instant, time_to_live: Duration) -> Instant {
+    asked + time_to_live - (time_to_live / 8).min(LONGEST_HEAD_START)
+}
 
 impl SharedGrowth {
     /// Begins with the first slice, which was asked for at `asked` and has come just now.
@@ -97,22 +130,27 @@ impl SharedGrowth {
             first.id().clone(),
             first.decision().clone(),
         );
-        let unknown = may_be_charged(decision.degraded()).then(|| UnknownSlice {
+        let ends = end_of(asked, time_to_live);
+        let mut unknown = UnknownSlices::default();
+        let slice = UnknownSlice {
             number: 0,
             limiter: limiter.clone(),
+            ends,
             lapses: now + time_to_live,
-        });
+        };
+        unknown.note(slice, decision.degraded());
         let state = GrowthState {
             is_settled: first.is_denied(),
-            account: SliceAccount::new(&plan, first),
+            account: SliceAccount::new(&plan, first, ends),
             pace: GrowthPace::new(now, now - asked),
             next: 1,
             is_asking: false,
             answers: 0,
             refusal: None,
-            unknown: unknown.into_iter().collect(),
+            unknown,
+            timer: None,
         };
-        Arc::new(Self {
+        let shared = Arc::new(Self {
             plan,
             key,
             id,
@@ -127,7 +165,9 @@ impl SharedGrowth {
             followed,
             state: Lock::new(state),
             changed: Notify::new(),
-        })
+        });
+        shared.set_timer();
+        shared
     }
 
     /// Returns whether the policy with this name is charged slices.
@@ -163,6 +203,14 @@ impl SharedGrowth {
         (state.answers, state.refusal.clone())
     }
 
+    /// Returns the denial of the next slice, if it is young enough to stand.
+    pub(super) fn denial(&self) -> Option<Refusal> {
+        let state = self.state.lock();
+        let refusal = state.refusal.as_ref().filter(|_| !state.is_asking)?;
+        let stands = refusal.stands.is_some_and(|stands| Instant::now() < stands);
+        stands.then(|| refusal.clone())
+    }
+
     /// Counts units if they are reserved, and asks for the next slice when it is time.
     pub(super) fn take(self: &Arc<Self>, units: u64) -> Taken {
         let is_due = {
@@ -174,9 +222,12 @@ impl SharedGrowth {
             if !state.account.take(&self.plan, units) {
                 return Taken::Short;
             }
-            state.pace.counted(units);
             // A store in the process answers at once, so nothing is asked for in advance.
-            self.runtime.is_some() && state.is_due(self.plan.units())
+            self.runtime.is_some() && {
+                let now = Instant::now();
+                state.pace.counted(now, units);
+                state.is_due(now, self.plan.units())
+            }
         };
         if is_due {
             self.ask();
@@ -226,8 +277,12 @@ impl SharedGrowth {
         if self.decision.is_denied() {
             return Ok(Settlement::Lapsed);
         }
+        let is_too_late = is_cancelled && self.state.lock().account.first_has_ended();
         let outcomes = all(self.close(is_cancelled)).await;
-        let mut settlement = Settlement::Settled;
+        let mut settlement = match is_too_late {
+            true => Settlement::AlreadySettled,
+            false => Settlement::Settled,
+        };
         for outcome in outcomes.into_iter().flatten() {
             match outcome? {
                 Settlement::Settled => {}
@@ -238,7 +293,47 @@ impl SharedGrowth {
     }
 
     pub(super) fn settle_in_background(&self) {
-        let calls = self.close(false);
+        self.run_all(self.close(false));
+    }
+
+    /// Returns the calls that settle the reservation: none after the first time.
+    fn close(&self, is_cancelled: bool) -> Vec<SettlingCall> {
+        let (slices, unknown) = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.is_settled, true) {
+                return Vec::new();
+            }
+            if let Some((timer, _)) = state.timer.take() {
+                timer.abort();
+            }
+            let slices = state.account.close(&self.plan, !is_cancelled);
+            (slices, state.unknown.take())
+        };
+        self.changed.notify_waiters();
+        self.settling(slices, unknown)
+    }
+
+    fn settling(
+        &self,
+        slices: Vec<(Reservation, Costs)>,
+        unknown: Vec<UnknownSlice>,
+    ) -> Vec<SettlingCall> {
+        let mut calls: Vec<SettlingCall> = Vec::new();
+        for (slice, costs) in slices {
+            calls.push(Box::pin(async move { Some(slice.commit(costs).await) }));
+        }
+        // Behind the slices: one that this process holds for itself has the same id.
+        for unknown in unknown {
+            let (key, id) = (self.key.clone(), self.id.slice(unknown.number));
+            calls.push(Box::pin(async move {
+                note(&unknown.cancel(&key, &id).await);
+                None
+            }));
+        }
+        calls
+    }
+
+    fn run_all(&self, calls: Vec<SettlingCall>) {
         if !calls.is_empty() {
             self.run(Box::pin(async {
                 for outcome in all(calls).await.into_iter().flatten() {
@@ -248,37 +343,67 @@ impl SharedGrowth {
         }
     }
 
-    /// Returns the calls that settle the reservation: none after the first time. The calls that only
-    /// cancel what nobody holds have no outcome.
-    fn close(&self, is_cancelled: bool) -> Vec<BoxedCall<Option<Result<Settlement, Error>>>> {
+    /// Sets the timer for the first time to live that ends, unless it is set. Without a runtime, nothing
+    /// goes back then.
+    fn set_timer(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let Some(ends) = state.next_end() else { return };
+        if state.timer.as_ref().is_some_and(|(_, set)| *set <= ends) {
+            return;
+        }
+        let runtime = self.runtime.clone().or_else(|| runtime::current().ok());
+        let Some(runtime) = runtime else { return };
+        // Whoever forgets the reservation without settling it does not keep it alive.
+        let shared = Arc::downgrade(self);
+        let timer = runtime.spawn(async move {
+            sleep_until(ends).await;
+            if let Some(shared) = shared.upgrade() {
+                shared.return_ended();
+            }
+        });
+        if let Some((earlier, _)) = state.timer.replace((timer.abort_handle(), ends)) {
+            earlier.abort();
+        }
+    }
+
+    /// Settles the slices whose time to live has ended, at what was counted.
+    fn return_ended(self: &Arc<Self>) {
         let (slices, unknown) = {
             let mut state = self.state.lock();
-            if std::mem::replace(&mut state.is_settled, true) {
-                return Vec::new();
+            let (state, now) = (&mut *state, Instant::now());
+            if state.is_settled {
+                return;
             }
-            let slices = state.account.close(&self.plan, !is_cancelled);
-            (slices, std::mem::take(&mut state.unknown))
+            state.timer = None;
+            let asked = state.asked();
+            let unknown = state.unknown.end(now, asked);
+            // The store answers the id of a slice that went back as if it were held.
+            if unknown.iter().any(|unknown| unknown.number == state.next) {
+                state.next += 1;
+            }
+            (state.account.end(&self.plan, now), unknown)
         };
-        self.changed.notify_waiters();
-        let mut calls: Vec<BoxedCall<_>> = Vec::new();
-        for (slice, costs) in slices {
-            calls.push(Box::pin(async move { Some(slice.commit(costs).await) }));
-        }
-        // Behind the slices: one that this process holds for itself has the same id.
-        for unknown in unknown {
-            let (key, id) = (self.key.clone(), self.id.slice(unknown.number));
-            calls.push(Box::pin(async move {
-                unknown.cancel(&key, &id).await;
-                None
-            }));
-        }
-        calls
+        self.run_all(self.settling(slices, unknown));
+        self.set_timer();
     }
 }
 
 impl GrowthState {
-    fn is_due(&self, slice: u64) -> bool {
-        let now = Instant::now();
+    /// Returns the number of the slice that is asked for at present.
+    fn asked(&self) -> Option<u64> {
+        self.is_asking.then_some(self.next)
+    }
+
+    /// Returns when the first time to live ends, if something may go back then.
+    fn next_end(&self) -> Option<Instant> {
+        if self.is_settled {
+            return None;
+        }
+        let unknown = self.unknown.next_end(self.asked());
+        self.account.next_end().into_iter().chain(unknown).min()
+    }
+
+    fn is_due(&self, now: Instant, slice: u64) -> bool {
         let is_refused = self
             .refusal
             .as_ref()
@@ -310,12 +435,15 @@ impl SliceCall {
             // The reservation was settled meanwhile.
             note(&surplus.cancel().await);
         }
-        if shared.state.lock().is_settled {
-            let unknown = std::mem::take(&mut shared.state.lock().unknown);
-            for unknown in unknown {
-                let id = shared.id.slice(unknown.number);
-                unknown.cancel(&shared.key, &id).await;
+        let unknown = {
+            let mut state = shared.state.lock();
+            match state.is_settled {
+                true => state.unknown.take(),
+                false => Vec::new(),
             }
+        };
+        for call in shared.settling(Vec::new(), unknown) {
+            call.await;
         }
     }
 
@@ -330,25 +458,41 @@ impl SliceCall {
         {
             let mut state = shared.state.lock();
             let state = &mut *state;
-            state.note_unknown(self, cause);
+            let slice = UnknownSlice {
+                number: self.number,
+                limiter: self.limiter.clone(),
+                ends: end_of(self.asked, shared.time_to_live),
+                lapses: now + shared.time_to_live,
+            };
+            // The store has held it since the first call that charged it.
+            let ends = state.unknown.end_of(&slice).unwrap_or(slice.ends);
+            state.unknown.note(slice, cause);
             let refusal = match answer {
                 Ok(slice) if slice.is_allowed() => {
                     state.next += 1;
                     if state.is_settled {
                         surplus = Some(slice);
                     } else {
-                        state.account.add(&shared.plan, self.number, slice);
+                        state.account.add(&shared.plan, self.number, slice, ends);
                         state.pace.granted(now, now - self.asked);
                     }
                     None
                 }
-                Ok(slice) => slice.into_result().err().map(|denied| Refusal {
-                    until: denied.decision().retry_after().map(|after| now + after),
-                    error: GrowthError::Denied(denied),
+                Ok(slice) => slice.into_result().err().map(|denied| {
+                    let until = denied.decision().retry_after().map(|after| now + after);
+                    let stands = now + DENIAL_STANDS;
+                    Refusal {
+                        until,
+                        error: GrowthError::Denied(denied),
+                        // A store in the process answers without a trip.
+                        stands: (shared.runtime.as_ref())
+                            .map(|_| until.map_or(stands, |until| until.min(stands))),
+                    }
                 }),
                 Err(error) => Some(Refusal {
                     error: GrowthError::Failed(error),
                     until: Some(now + PAUSE),
+                    stands: None,
                 }),
             };
             state.refusal = refusal;
@@ -357,6 +501,7 @@ impl SliceCall {
         }
         self.has_ended = true;
         shared.changed.notify_waiters();
+        shared.set_timer();
         surplus
     }
 }
@@ -370,51 +515,6 @@ impl Drop for SliceCall {
             let _ = self.end(Err(error));
         }
     }
-}
-
-impl GrowthState {
-    /// Notes whether the store may have charged a slice that it did not answer. Its next answer under
-    /// the same id says so.
-    fn note_unknown(&mut self, asking: &SliceCall, cause: Option<ErrorKind>) {
-        let policies = asking.limiter.policies();
-        let is_of = |unknown: &UnknownSlice| {
-            unknown.number == asking.number
-                && unknown.limiter.policies().fingerprint() == policies.fingerprint()
-        };
-        match cause {
-            None => self.unknown.retain(|unknown| !is_of(unknown)),
-            Some(_) if may_be_charged(cause) && !self.unknown.iter().any(is_of) => {
-                self.unknown.push(UnknownSlice {
-                    number: asking.number,
-                    limiter: asking.limiter.clone(),
-                    lapses: Instant::now() + asking.shared.time_to_live,
-                });
-            }
-            Some(_) => {}
-        }
-    }
-}
-
-impl UnknownSlice {
-    /// Returns what the store may have charged. The limiter repeats what does not reach it.
-    async fn cancel(&self, key: &Key, id: &ReservationId) {
-        let (inner, nothing) = (self.limiter.inner(), Charge::from(Cost::ZERO));
-        let check = Check::of(self.limiter.policies(), key, nothing.borrow());
-        note(&inner.commit(check, id, self.lapses).await);
-    }
-}
-
-/// Returns whether a call that failed for this reason may have charged its cost.
-fn may_be_charged(cause: Option<ErrorKind>) -> bool {
-    matches!(
-        cause,
-        Some(
-            ErrorKind::ConnectionLost
-                | ErrorKind::Protocol
-                | ErrorKind::Timeout
-                | ErrorKind::Unavailable
-        )
-    )
 }
 
 fn note(outcome: &Result<Settlement, Error>) {

@@ -191,8 +191,9 @@ async fn the_same_id_is_charged_for_no_slice_twice() {
     assert_eq!(scene.spent().await, 23);
 }
 
+/// The clock of the store runs ahead here, so nothing went back in time.
 #[tokio::test(start_paused = true)]
-async fn a_slice_that_has_lapsed_stays_charged_and_may_be_spent() {
+async fn a_slice_that_lapses_before_its_end_stays_charged_and_may_be_spent() {
     let scene = Scene::new();
     let stream = scene.limiter.reserve("acme", Cost::ZERO);
     let stream = stream.time_to_live(Duration::from_secs(5)).growing(10);
@@ -201,6 +202,48 @@ async fn a_slice_that_has_lapsed_stays_charged_and_may_be_spent() {
     stream.growth().take(4).await.expect("reserved");
     assert_eq!(stream.commit().await.expect("a no-op"), Settlement::Lapsed);
     assert_eq!(scene.spent().await, 10);
+}
+
+/// At the edge of a limit, each slice is asked for once: the denial in advance is the answer when the
+/// slice is needed.
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_was_denied_in_advance_is_not_asked_for_once_more() {
+    for (between, slice) in [(10, 50), (40, 20), (1, 200)] {
+        let scene = Scene::new();
+        let stream = scene.grown(slice).await;
+        let tokens = async || {
+            let mut tokens = 0;
+            while stream.growth().take(1).await.is_ok() {
+                tokens += 1;
+                sleep(Duration::from_millis(between)).await;
+            }
+            tokens
+        };
+        assert_eq!(tokens().await, AMOUNT, "all are used");
+        // The slices that were granted, and one that was denied.
+        let calls = || scene.store.reserved.load(Ordering::Relaxed);
+        assert_eq!(calls(), AMOUNT / slice + 1);
+        // However often it is asked within a second.
+        for _ in 0..100 {
+            assert!(!stream.growth().try_take(1));
+            let denied = stream.growth().take(1).await;
+            assert!(matches!(denied, Err(GrowthError::Denied(_))), "{denied:?}");
+        }
+        assert_eq!(calls(), AMOUNT / slice + 1);
+        // `grow` asks now, and so does who needs a slice when the denial is old.
+        let denied = stream.growth().grow().await;
+        assert!(matches!(denied, Err(GrowthError::Denied(_))), "{denied:?}");
+        assert_eq!(calls(), AMOUNT / slice + 2);
+        scene
+            .limiter
+            .reset("acme")
+            .await
+            .expect("the store answers");
+        assert!(!stream.growth().try_take(1), "the denial stands");
+        sleep(Duration::from_secs(1)).await;
+        stream.growth().take(1).await.expect("units have come back");
+        assert_eq!(calls(), AMOUNT / slice + 3);
+    }
 }
 
 #[tokio::test(start_paused = true)]
