@@ -23,6 +23,7 @@ mod faults;
 mod forgetful_server;
 mod growing;
 mod growing_ends;
+mod growing_pairs;
 mod kept;
 mod key_values;
 mod late_refunds;
