@@ -16,21 +16,31 @@
 //! for both, such as `redis://127.0.0.1/?prefix=shop`. With `--features postgres` it may be
 //! `postgres://app@127.0.0.1/shop?create=logged`.
 //!
-//! Features: the defaults of `tollgate` and `tollgate-tower`. `postgres` is one of the example.
+//! With `--features regions`, all regions share the limit of `/news`: set `REDIS_URL` to the server of
+//! the region, such as `redis://127.0.0.1:6380/?region=eu`, and `HOME_URL` to one for all of them, such
+//! as `redis://127.0.0.1/?durability=trust`. The other limits then count in the region.
+//!
+//! Features: the defaults of `tollgate` and `tollgate-tower`. `postgres` and `regions` are those of the
+//! example.
 
-use std::{env, error::Error, net::SocketAddr, time::Duration};
+use std::{env, error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     routing::{get, post},
 };
 use tokio::net::TcpListener;
-use tollgate::{Limiter, Outage, Policy, Quota};
-use tollgate_tower::{RateLimitLayer, key::PeerIp};
+use tollgate::{Lease, Limiter, Outage, Policy, Quota, Store};
+use tollgate_tower::{
+    RateLimitLayer,
+    key::{Global, PeerIp},
+};
 
 const BURST: Policy = Policy::token_bucket("burst", Quota::per_second(5).with_burst(10));
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(50_000));
 const LOGIN: Policy = Policy::token_bucket("login", Quota::per_minute(5));
+const NEWS: Policy =
+    Policy::token_bucket("news", Quota::per_second(2_000)).leased(Lease::new().share(2));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -40,8 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .init();
     #[cfg(feature = "postgres")]
     tollgate_postgres::register();
-    let url = env::var("REDIS_URL").unwrap_or_else(|_| "memory:".to_owned());
-    let store = tollgate::open(url)?;
+    let store = open()?;
 
     // Both policies are decided in one step: both are charged, or none.
     // A published limiter is known to `tollgate who` and `tollgate top`.
@@ -51,10 +60,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .build();
     // While Redis is away, log-ins get a 503 instead of unlimited attempts.
     // So a decision may take 1 s here, instead of the default of 50 ms.
-    let closed = Limiter::builder(store)
+    let closed = Limiter::builder(store.clone())
         .on_outage(Outage::Closed)
         .deadline(Duration::from_secs(1));
     let login = closed.policies(LOGIN).published().build();
+    // A busy limit of all clients together: each replica takes units in advance. In several regions
+    // the first check waits for one trip between them.
+    let shared = Limiter::builder(store).deadline(Duration::from_millis(500));
+    let news = shared.policies(NEWS).published().try_build()?;
 
     let router = Router::new()
         .route(
@@ -64,6 +77,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route(
             "/login",
             post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp)),
+        )
+        .route(
+            "/news",
+            get(|| async { "nothing new\n" }).layer(RateLimitLayer::new(news, Global)),
         )
         .route("/healthz", get(|| async { "healthy\n" }));
 
@@ -75,6 +92,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("Listening on {url}, limited for each client address:");
     println!("  GET /search   5 per second, at most 10 at once, and 50000 per day (UTC)");
     println!("  POST /login   5 per minute");
+    println!("  GET /news     2000 per second, for all clients together");
     println!("  GET /healthz  not limited");
     println!("Try:");
     println!(
@@ -87,4 +105,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     )
     .await?;
     Ok(())
+}
+
+/// Opens the store that the variables name: in process, one server, or the server of a region with
+/// the home of the limits that regions share.
+fn open() -> Result<Arc<dyn Store>, Box<dyn Error>> {
+    let url = env::var("REDIS_URL").unwrap_or_else(|_| "memory:".to_owned());
+    match env::var("HOME_URL") {
+        #[cfg(feature = "regions")]
+        Ok(home) => {
+            let regions = tollgate_regions::RegionalStore::builder_from_urls(url, home)?;
+            Ok(Arc::new(regions.unleased_in_region().build()?))
+        }
+        #[cfg(not(feature = "regions"))]
+        Ok(_) => Err("HOME_URL needs the feature `regions` of the quickstart".into()),
+        Err(_) => Ok(tollgate::open(url)?),
+    }
 }

@@ -151,6 +151,12 @@ pub async fn remove(
     Ok(())
 }
 
+/// Returns the first part of every key of the store, which is also its label in metrics.
+#[must_use]
+pub fn prefix(store: &RedisStore) -> &str {
+    &store.backend().prefix
+}
+
 /// Returns whether the store is on a cluster, whose calls have no place here.
 #[must_use]
 pub fn is_cluster(store: &RedisStore) -> bool {

@@ -28,6 +28,7 @@ pub struct RegionalStoreBuilder {
     region: String,
     durability: Option<Durability>,
     round_trip: Duration,
+    takes_unleased: bool,
 }
 
 /// The longest round trip: with a longer one, shares have to last for minutes.
@@ -41,6 +42,7 @@ impl RegionalStoreBuilder {
             region: String::new(),
             durability: None,
             round_trip: Duration::from_millis(100),
+            takes_unleased: false,
         }
     }
 
@@ -65,6 +67,31 @@ impl RegionalStoreBuilder {
     /// refused. The store takes a longer one when it measures it.
     pub fn round_trip(mut self, round_trip: Duration) -> Self {
         self.round_trip = round_trip;
+        self
+    }
+
+    /// Lets the server of the region decide all policies that are not leased, for the region alone.
+    /// Without it they are refused.
+    ///
+    /// Take it for a service with many limits, of which the large ones count in all regions together,
+    /// and those of single users in the region of the user.
+    ///
+    /// ```
+    /// use tollgate_core::{Limiter, Policy, Quota};
+    /// use tollgate_regions::RegionalStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate_core::Error> {
+    /// let (local, home) = ("redis://eu.example/?region=eu", "redis://us.example/?replicas=1");
+    /// let per_user = Policy::token_bucket("user", Quota::per_minute(10));
+    /// let store = RegionalStore::builder_from_urls(local, home)?.build()?;
+    /// assert!(Limiter::builder(store).policies(per_user.clone()).try_build().is_err());
+    ///
+    /// let store = RegionalStore::builder_from_urls(local, home)?.unleased_in_region().build()?;
+    /// assert!(Limiter::builder(store).policies(per_user).try_build().is_ok());
+    /// # Ok(()) }
+    /// ```
+    pub fn unleased_in_region(mut self) -> Self {
+        self.takes_unleased = true;
         self
     }
 
@@ -134,6 +161,7 @@ impl RegionalStoreBuilder {
             &self.region,
             durability,
             self.round_trip,
+            self.takes_unleased,
         ))
     }
 

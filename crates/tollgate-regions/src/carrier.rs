@@ -17,7 +17,7 @@ use tokio::{
 };
 use tollgate_core::{
     Error, Key, PolicySet,
-    raw::{MAX_EXACT, micros},
+    raw::{MAX_EXACT, micros, runtime::Background},
 };
 use tollgate_redis::{
     RedisStore,
@@ -27,7 +27,9 @@ use tollgate_redis::{
 use crate::{
     durability::Durability,
     floor::Floor,
-    rules::{Call, Grant, Terms},
+    held::Held,
+    leases::Leases,
+    rules::{Call, Grant, Seen, Terms},
     terms, wire,
 };
 
@@ -41,21 +43,33 @@ const WAIT_TRIPS: u32 = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegionFigures {
+    /// The units that the purses of the region held when this process saw them last, without those
+    /// that have lapsed since.
+    pub held: u64,
+    /// The units that this process has leased of them, and may spend without a trip.
+    pub leased: u64,
+    /// The checks that such units decided.
+    pub trips_saved: u64,
     /// The calls of the home, without those that were sent again.
     pub calls: u64,
+    /// The calls that were answered.
+    pub answered: u64,
     /// The calls that were sent again, because no answer came in time.
     pub resent: u64,
     /// The calls that were given up. What they reported lapses at the home.
     pub given_up: u64,
     /// The units that were granted.
     pub granted: u64,
-    /// The granted units that the purse did not take. They lapse at the home.
+    /// The granted units that nobody could spend: the purse did not take them, they lapsed in it, or
+    /// they were there when another server took over. They count as used at the home until they
+    /// lapse.
     pub lost: u64,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     calls: AtomicU64,
+    answered: AtomicU64,
     resent: AtomicU64,
     given_up: AtomicU64,
     granted: AtomicU64,
@@ -69,6 +83,12 @@ pub(crate) struct Servers {
     /// The number of the region.
     pub(crate) region: u64,
     pub(crate) floor: Floor,
+    pub(crate) held: Held,
+    pub(crate) leases: Leases,
+    /// Sets the series of the region, and gives leased units back.
+    pub(crate) task: Background,
+    /// Policies that are not leased are decided by the server of the region.
+    pub(crate) takes_unleased: bool,
     durability: Durability,
     trip: Duration,
     /// The longest of the last round trips to the home, in microseconds.
@@ -86,12 +106,17 @@ impl Servers {
         region: &str,
         durability: Durability,
         trip: Duration,
+        takes_unleased: bool,
     ) -> Self {
         Self {
             local,
             home,
             region: number(region),
             floor: Floor::default(),
+            held: Held::default(),
+            leases: Leases::new(),
+            task: Background::new(),
+            takes_unleased,
             durability,
             trip,
             measured_us: AtomicU64::new(0),
@@ -108,20 +133,44 @@ impl Servers {
 
     /// Returns the time of a round trip: as it was set, or a longer one that was measured.
     pub(crate) fn trip(&self) -> Duration {
-        let measured = Duration::from_micros(self.measured_us.load(Relaxed));
+        let measured = self.measured();
         // A home that stood still for a while must not let a region ask for units of minutes.
         self.trip.max(measured.min(self.trip * 4))
     }
 
+    /// Returns the longest of the last round trips. Zero before the first one.
+    pub(crate) fn measured(&self) -> Duration {
+        Duration::from_micros(self.measured_us.load(Relaxed))
+    }
+
     /// Returns what wakes the checks of a key when units arrive.
     pub(crate) fn arrival(&self, key: &Key) -> &Notify {
-        &self.arrivals[self.hasher.hash_one(key) as usize % ARRIVALS]
+        &self.arrivals[self.hash(key) as usize % ARRIVALS]
+    }
+
+    /// Returns the hash by which this process finds what it knows of a key.
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Notes what a reply of a purse shows: the time of its server, units that nobody could spend,
+    /// and those that it holds.
+    pub(crate) fn note(&self, place: Place<'_>, terms: &Terms, seen: Seen, free: u64) {
+        self.floor.note(seen.now_us);
+        self.counts.lost.fetch_add(seen.lost, Relaxed);
+        let purse = self.hasher.hash_one((place.policy.name(), place.key));
+        let life = Duration::from_micros(2 * terms.length_us);
+        self.held.note(purse, free, life);
     }
 
     pub(crate) fn figures(&self) -> RegionFigures {
-        let counts = &self.counts;
+        let (counts, leases) = (&self.counts, self.leases.counts());
         RegionFigures {
+            leased: leases.held,
+            trips_saved: leases.trips_saved,
+            held: self.held.sum(),
             calls: counts.calls.load(Relaxed),
+            answered: counts.answered.load(Relaxed),
             resent: counts.resent.load(Relaxed),
             given_up: counts.given_up.load(Relaxed),
             granted: counts.granted.load(Relaxed),
@@ -171,6 +220,7 @@ pub(crate) async fn carry(
         tracing::debug!("a call of the home got no answer");
         return;
     };
+    servers.counts.answered.fetch_add(1, Relaxed);
     servers.counts.granted.fetch_add(grant.units, Relaxed);
     let taken = deposited(&servers, &policies, &key, &terms, &call, grant).await;
     match taken {
@@ -239,9 +289,9 @@ async fn deposited(
     let deposit = call.deposit(grant);
     let numbers = wire::deposit(wire::At::SERVER, servers.floor.now_us(), terms, &deposit);
     let reply = raw::run(&servers.local, wire::purse(), place, &numbers, None).await?;
-    let (now_us, is_expected) = wire::deposited(&reply)?;
-    servers.floor.note(now_us);
-    Ok(is_expected)
+    let (seen, deposited) = wire::deposited(&reply)?;
+    servers.note(place, terms, seen, deposited.free);
+    Ok(deposited.is_expected)
 }
 
 /// Returns a number of 52 bits that stands for the name of a region (FNV-1a). It stays as it is: the

@@ -27,15 +27,21 @@
 //!
 //! [page]: https://github.com/tollgate-rs/tollgate/blob/main/docs/regions.md
 
-// `store` uses `carrier`, `builder` makes `store`; both use `wire`, which writes the numbers of the
-// `rules` for the scripts. The rules know nothing of servers.
+// `store` and `housekeeping` use `ask`, which uses `carrier`; `builder` makes `store`, and `urls` makes a
+// `builder`. Calls use `wire`, which writes the numbers of the `rules` for the scripts. The rules know
+// nothing of servers.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod ask;
 mod builder;
 mod carrier;
 mod durability;
 mod floor;
+mod held;
+mod housekeeping;
+pub mod inspect;
+mod leases;
 #[cfg(feature = "testing")]
 pub mod rules;
 #[cfg(not(feature = "testing"))]
@@ -50,6 +56,7 @@ mod store;
 mod terms;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod urls;
 mod wire;
 
 pub use builder::RegionalStoreBuilder;

@@ -6,8 +6,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 use tollgate_core::{
     Algorithm, Cost, Decision, Error, ErrorKind, Key, Policy, PolicySet, Quota, Store,
-    raw::{CheckParts, DecisionParts, PolicyLevel, PolicyLevels, lowered, micros, runtime},
-    store::{Check, CheckFuture, Deadline, StoreFuture},
+    limiter::Entry,
+    raw::{CheckParts, DecisionParts, PolicyLevel, PolicyLevels, lowered},
+    reservation::{ReservationId, Settlement},
+    store::{Check, CheckFuture, Deadline, PermitGrant, PermitRequest, StoreFuture},
 };
 use tollgate_redis::{
     RedisStore,
@@ -15,9 +17,11 @@ use tollgate_redis::{
 };
 
 use crate::{
-    carrier::{RegionFigures, Servers, carry},
+    ask::{ask, give_back_all},
+    carrier::{RegionFigures, Servers},
     durability::Durability,
-    rules::{Call, Checked, Meter, Terms},
+    housekeeping,
+    rules::{Ask, Call, Checked, Meter, Terms},
     terms::{self, terms},
     wire,
 };
@@ -35,6 +39,10 @@ const PATIENCE: u32 = 3;
 /// [`Durability`] names. [`remaining`] is what the region holds: a lower bound. A check of a key
 /// without units waits for one trip to the home; so let the [deadline] of the limiter be two round
 /// trips or more. Refunds, reservations, permits and priorities are not supported.
+///
+/// Policies that are not leased are refused too, or decided by the server of the region:
+/// [`unleased_in_region`](crate::RegionalStoreBuilder::unleased_in_region). That server counts the
+/// processes of the region, and shows their limits to operators.
 ///
 /// [`Limiter::builder`]: tollgate_core::Limiter::builder
 /// [`remaining`]: tollgate_core::limiter::PolicyState::remaining
@@ -69,6 +77,16 @@ impl RegionalStore {
         self.0.figures()
     }
 
+    /// Waits until the server of the region has answered. While the home is away, regions decide by
+    /// what they hold.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`RedisStore::ping`].
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.0.local.ping().await
+    }
+
     /// Returns whether checks are sent to the server of the region. See
     /// [`RedisStore::is_available`].
     #[must_use]
@@ -76,13 +94,39 @@ impl RegionalStore {
         self.0.local.is_available()
     }
 
+    /// Gives the units back that this process has leased, to the purses of its region.
+    ///
+    /// Call it when the service has answered its last request. Units that are not given back count as
+    /// used until they lapse.
+    ///
+    /// # Errors
+    ///
+    /// When the server of the region does not answer. Units of other keys were given back all the
+    /// same.
+    pub async fn release_leases(&self) -> Result<(), Error> {
+        give_back_all(&self.0, self.0.leases.holders()).await
+    }
+
     pub(crate) fn new(
         servers: (RedisStore, RedisStore),
         region: &str,
         durability: Durability,
         trip: Duration,
+        takes_unleased: bool,
     ) -> Self {
-        Self(Arc::new(Servers::new(servers, region, durability, trip)))
+        Self(Arc::new(Servers::new(
+            servers,
+            region,
+            durability,
+            trip,
+            takes_unleased,
+        )))
+    }
+
+    /// Returns the server of the region if it decides these policies alone.
+    fn alone(&self, policies: &PolicySet) -> Option<&RedisStore> {
+        let is_unleased = || policies.iter().all(|policy| policy.lease().is_none());
+        (self.0.takes_unleased && is_unleased()).then_some(&self.0.local)
     }
 
     /// Lets both servers run their script once, on keys that nobody asks for.
@@ -105,7 +149,11 @@ impl RegionalStore {
             key: &key,
             suffix: wire::PURSE,
         };
-        let numbers = wire::check(wire::At::SERVER, 0, &terms, (0, false), 1);
+        let look = Ask {
+            trip_us: 1,
+            ..Ask::default()
+        };
+        let numbers = wire::check(wire::At::SERVER, 0, &terms, &look);
         let reply = raw::run(&servers.local, wire::purse(), place, &numbers, None).await?;
         let call = wire::checked(&reply)?.1.call;
         let call = call.unwrap_or_else(|| Call {
@@ -144,79 +192,55 @@ impl RegionalStore {
             Ok(terms) => terms,
             Err(refusal) => return StoreFuture::ready(Err(refusal)),
         };
+        housekeeping::serve(&self.0);
+        let hash = self.0.hash(check.key);
+        if !is_look && let Some(decided) = self.0.leases.spend(&check, hash) {
+            return decided;
+        }
         let (servers, kept) = (Arc::clone(&self.0), check.keep());
         StoreFuture::keeping(kept.clone(), async move {
             let check = kept.check();
-            let policy = terms::the_one(check.policies)?;
             let (begun, mut is_first) = (Instant::now(), !is_look);
             loop {
                 let mut arrival = pin!(servers.arrival(check.key).notified());
                 arrival.as_mut().enable();
+                let trip = (!is_look).then(|| {
+                    servers
+                        .leases
+                        .trip(check.policies, check.key, hash, terms.length_us)
+                });
                 let cost = if is_look { Cost::ZERO } else { check.cost };
-                let (now_us, checked) =
-                    spend(&servers, check, policy, &terms, (cost, is_first)).await?;
+                let asked = (cost, is_first);
+                let (now_us, checked) = ask(&servers, check, &terms, asked, trip.as_ref()).await?;
                 let is_lacking = match is_look {
                     true => checked.free < check.cost.units().max(1),
                     false => cost > Cost::ZERO && !checked.is_admitted,
                 };
-                let trip = servers.trip();
-                if !is_lacking || !checked.is_awaited || begun.elapsed() > trip * PATIENCE {
-                    return Ok(decision(check, policy, now_us, &checked, is_look));
+                let round = servers.trip();
+                if !is_lacking || !checked.is_awaited || begun.elapsed() > round * PATIENCE {
+                    let decision = decision(check, now_us, &checked, is_look)?;
+                    if let Some(trip) = trip {
+                        trip.answered(check.key, &decision, checked.lease);
+                    }
+                    return Ok(decision);
                 }
                 is_first = false;
                 // Another process may carry the call. Then nothing wakes this one.
-                let arrives = Duration::from_micros(checked.retry_us) + trip / 8;
-                let _ = timeout(arrives.min(trip), arrival).await;
+                let arrives = Duration::from_micros(checked.retry_us) + round / 8;
+                let _ = timeout(arrives.min(round), arrival).await;
             }
         })
     }
 }
 
-/// Makes a check at the purse, and lets this process carry the call that it begins.
-async fn spend(
-    servers: &Arc<Servers>,
-    check: Check<'_>,
-    policy: &Policy,
-    terms: &Terms,
-    (cost, is_first): (Cost, bool),
-) -> Result<(u64, Checked), Error> {
-    let place = Place {
-        policy,
-        key: check.key,
-        suffix: wire::PURSE,
-    };
-    let numbers = wire::check(
-        wire::At::SERVER,
-        servers.floor.now_us(),
-        terms,
-        (cost.units(), is_first),
-        micros(servers.trip()),
-    );
-    let reply = raw::run(
-        &servers.local,
-        wire::purse(),
-        place,
-        &numbers,
-        check.deadline,
-    )
-    .await?;
-    let (now_us, mut checked) = wire::checked(&reply)?;
-    servers.floor.note(now_us);
-    if let Some(call) = checked.call.take() {
-        let (policies, key) = (check.policies.clone(), check.key.clone());
-        runtime::current()?.spawn(carry(Arc::clone(servers), policies, key, *terms, call));
-    }
-    Ok((now_us, checked))
-}
-
 /// Makes the decision of a check: what the region holds is what remains.
 fn decision(
     check: Check<'_>,
-    policy: &Policy,
     now_us: u64,
     checked: &Checked,
     is_look: bool,
-) -> Decision {
+) -> Result<Decision, Error> {
+    let policy = terms::the_one(check.policies)?;
     let fresh = PolicyLevel {
         fits: true,
         reading: [0; 4],
@@ -235,11 +259,20 @@ fn decision(
         }
     }
     let levels = PolicyLevels::collect([(policy, level)]);
-    Decision::from_levels(check.policies, levels, check.charge(), now_us)
+    let charge = check.charge();
+    Ok(Decision::from_levels(
+        check.policies,
+        levels,
+        charge,
+        now_us,
+    ))
 }
 
 impl Store for RegionalStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(local) = self.alone(check.policies) {
+            return local.check(check);
+        }
         match StoreFuture::if_blocked(check) {
             Some(blocked) => blocked,
             None => self.decide(check, check.cost == Cost::ZERO),
@@ -247,6 +280,9 @@ impl Store for RegionalStore {
     }
 
     fn look(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(local) = self.alone(check.policies) {
+            return local.look(check);
+        }
         match StoreFuture::if_blocked(check) {
             Some(blocked) => blocked,
             None => self.decide(check, true),
@@ -254,12 +290,19 @@ impl Store for RegionalStore {
     }
 
     /// Refuses: the home may have charged the units, to a window that is over.
-    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(unsupported("several regions refund no units")))
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        match self.alone(check.policies) {
+            Some(local) => local.refund(check, decision),
+            None => StoreFuture::ready(Err(unsupported("several regions refund no units"))),
+        }
     }
 
-    /// Makes the key fresh at the home and in this region. Other regions spend what they hold.
+    /// Makes the key fresh at the home and in this region. Other regions, and other processes of this
+    /// one, spend what they hold.
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        if let Some(local) = self.alone(check.policies) {
+            return local.reset(check);
+        }
         let (servers, kept) = (Arc::clone(&self.0), check.keep());
         StoreFuture::pending(async move {
             let check = kept.check();
@@ -270,9 +313,52 @@ impl Store for RegionalStore {
                     suffix,
                 })
             };
+            servers.leases.clear(check.key, servers.hash(check.key));
             raw::remove(&servers.local, place(wire::PURSE)?, check.deadline).await?;
             raw::remove(&servers.home, place(wire::HOME)?, None::<Deadline>).await
         })
+    }
+
+    /// Returns the server of the region: it counts the processes, and shows limits to operators.
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&self.0.local)
+    }
+
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        match self.alone(check.policies) {
+            Some(local) => local.entries(check, limit),
+            None => StoreFuture::ready(Err(unsupported("several regions list no entries"))),
+        }
+    }
+
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        match self.0.takes_unleased {
+            true => self.0.local.permits(request),
+            false => StoreFuture::ready(Err(unsupported("several regions share no permits"))),
+        }
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        match self.alone(check.policies) {
+            Some(local) => local.reserve(check, id, time_to_live),
+            None => StoreFuture::ready(Err(unsupported("several regions reserve no units"))),
+        }
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        match self.alone(check.policies) {
+            Some(local) => local.commit(check, id),
+            None => StoreFuture::ready(Err(unsupported("several regions reserve no units"))),
+        }
+    }
+
+    /// Returns whether one step can decide: over a single policy of the whole key, or over those that
+    /// the server of the region decides alone.
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        match self.alone(policies) {
+            Some(local) => local.can_decide(policies, key),
+            None => terms(policies, self.0.set_trip()).is_ok(),
+        }
     }
 
     fn leases(&self) -> bool {
@@ -280,7 +366,10 @@ impl Store for RegionalStore {
     }
 
     fn accepts(&self, policies: &PolicySet) -> Result<(), Error> {
-        terms(policies, self.0.set_trip()).map(drop)
+        match self.alone(policies) {
+            Some(local) => local.accepts(policies),
+            None => terms(policies, self.0.set_trip()).map(drop),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use tollgate_core::Error;
 
 use crate::{
-    rules::{Call, Checked, Deposit, Grant, Terms},
+    rules::{Ask, Call, Checked, Deposit, Deposited, Grant, Home, Purse, Seen, Terms},
     wire::{self, At},
 };
 
@@ -16,14 +16,8 @@ pub const HOME_LUA: &str = wire::HOME_LUA;
 
 /// Returns the numbers of a check at the purse, at a time and under a reign.
 #[must_use]
-pub fn check(
-    (now_us, reign): (u64, u64),
-    floor_us: u64,
-    terms: &Terms,
-    ask: (u64, bool),
-    trip_us: u64,
-) -> Vec<f64> {
-    wire::check(at(now_us, reign), floor_us, terms, ask, trip_us).to_vec()
+pub fn check((now_us, reign): (u64, u64), floor_us: u64, terms: &Terms, ask: &Ask) -> Vec<f64> {
+    wire::check(at(now_us, reign), floor_us, terms, ask)
 }
 
 /// Returns the numbers of a deposit, at a time and under a reign.
@@ -49,12 +43,12 @@ pub fn call(
     wire::call(at(now_us, reign), terms, birth, region, call)
 }
 
-/// Reads the reply to a check: the time of the purse, and the outcome.
+/// Reads the reply to a check.
 ///
 /// # Errors
 ///
 /// When the reply is malformed, here and below.
-pub fn checked(reply: &[f64]) -> Result<(u64, Checked), Error> {
+pub fn checked(reply: &[f64]) -> Result<(Seen, Checked), Error> {
     wire::checked(reply)
 }
 
@@ -63,7 +57,7 @@ pub fn checked(reply: &[f64]) -> Result<(u64, Checked), Error> {
 /// # Errors
 ///
 /// When the reply is malformed.
-pub fn deposited(reply: &[f64]) -> Result<(u64, bool), Error> {
+pub fn deposited(reply: &[f64]) -> Result<(Seen, Deposited), Error> {
     wire::deposited(reply)
 }
 
@@ -74,6 +68,18 @@ pub fn deposited(reply: &[f64]) -> Result<(u64, bool), Error> {
 /// When the reply is malformed.
 pub fn granted(reply: &[f64]) -> Result<Grant, Error> {
     wire::granted(reply)
+}
+
+/// Reads the stored numbers of a purse.
+#[must_use]
+pub fn purse_of(numbers: &[f64]) -> Option<Purse> {
+    wire::purse_of(numbers)
+}
+
+/// Reads the stored numbers of a home.
+#[must_use]
+pub fn home_of(numbers: &[f64]) -> Option<Home> {
+    wire::home_of(numbers)
 }
 
 fn at(now_us: u64, reign: u64) -> At {

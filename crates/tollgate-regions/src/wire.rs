@@ -8,11 +8,14 @@ use smallvec::SmallVec;
 use tollgate_core::{Error, ErrorKind};
 use tollgate_redis::raw::NumberScript;
 
-use crate::rules::{Call, Checked, Deposit, Grant, Meter, Report, Stamp, Terms};
+use crate::rules::{
+    Ask, Call, Checked, Deposit, Deposited, Entry, Grant, Home, Lease, Ledger, Level, Meter, Pace,
+    Purse, Report, Seen, Slot, Stamp, Terms,
+};
 
 /// The last part of the name of a purse on the server of a region. Another version of the stored
 /// numbers gets another one.
-pub(crate) const PURSE: &str = "purse1";
+pub(crate) const PURSE: &str = "purse2";
 
 /// The last part of the name of a limit at its home.
 pub(crate) const HOME: &str = "home1";
@@ -53,24 +56,26 @@ impl At {
 }
 
 /// Returns the numbers of a check at the purse.
-pub(crate) fn check(
-    at: At,
-    floor_us: u64,
-    terms: &Terms,
-    (cost, is_first): (u64, bool),
-    trip_us: u64,
-) -> [f64; 9] {
-    [
+pub(crate) fn check(at: At, floor_us: u64, terms: &Terms, ask: &Ask) -> Vec<f64> {
+    let head = [
         at.now_us,
         at.reign,
         floor_us as f64,
         terms.length_us as f64,
         1.0,
-        cost as f64,
-        f64::from(u8::from(is_first)),
-        trip_us as f64,
-        terms.most as f64,
-    ]
+    ];
+    let whole = [
+        ask.cost,
+        u64::from(ask.is_first),
+        ask.trip_us,
+        ask.most,
+        ask.want,
+        ask.reports.len() as u64,
+    ];
+    let whole = whole.into_iter().chain(numbers_of(&ask.reports));
+    head.into_iter()
+        .chain(whole.map(|number| number as f64))
+        .collect()
 }
 
 /// Returns the numbers of a deposit.
@@ -117,19 +122,24 @@ pub(crate) fn call(at: At, terms: &Terms, birth: u64, region: u64, call: &Call) 
         call.held,
         call.reports.len() as u64,
     ];
-    let reports = call.reports.iter().flat_map(|report| {
-        let Stamp { birth, generation } = report.stamp;
-        [birth, generation, report.spent, report.returned]
-    });
-    let numbers = whole.into_iter().chain(reports).map(|number| number as f64);
+    let whole = whole.into_iter().chain(numbers_of(&call.reports));
+    let numbers = whole.map(|number| number as f64);
     [at.now_us, at.reign].into_iter().chain(numbers).collect()
 }
 
-/// Reads the reply to a check: the time of the purse, and the outcome.
-pub(crate) fn checked(reply: &[f64]) -> Result<(u64, Checked), Error> {
+fn numbers_of(reports: &[Report]) -> impl Iterator<Item = u64> + use<'_> {
+    reports.iter().flat_map(|report| {
+        let Stamp { birth, generation } = report.stamp;
+        [birth, generation, report.spent, report.returned]
+    })
+}
+
+/// Reads the reply to a check.
+pub(crate) fn checked(reply: &[f64]) -> Result<(Seen, Checked), Error> {
     let whole = whole(reply)?;
     let [
         now_us,
+        lost,
         admitted,
         free,
         retry_us,
@@ -139,6 +149,10 @@ pub(crate) fn checked(reply: &[f64]) -> Result<(u64, Checked), Error> {
         reign,
         want,
         held,
+        units,
+        lessor,
+        leased,
+        life_us,
         ref reports @ ..,
     ] = whole[..]
     else {
@@ -165,15 +179,26 @@ pub(crate) fn checked(reply: &[f64]) -> Result<(u64, Checked), Error> {
         free,
         retry_us,
         is_awaited: awaited == 1,
+        lease: Lease {
+            stamp: Stamp {
+                birth: lessor,
+                generation: leased,
+            },
+            units,
+            life_us,
+        },
         call: (number > 0).then_some(call),
     };
-    Ok((now_us, checked))
+    Ok((Seen { now_us, lost }, checked))
 }
 
-/// Reads the reply to a deposit: the time of the purse, and whether it was expected.
-pub(crate) fn deposited(reply: &[f64]) -> Result<(u64, bool), Error> {
+/// Reads the reply to a deposit.
+pub(crate) fn deposited(reply: &[f64]) -> Result<(Seen, Deposited), Error> {
     match whole(reply)?[..] {
-        [now_us, expected] => Ok((now_us, expected == 1)),
+        [now_us, lost, expected, free] => {
+            let is_expected = expected == 1;
+            Ok((Seen { now_us, lost }, Deposited { is_expected, free }))
+        }
         _ => Err(malformed()),
     }
 }
@@ -191,8 +216,109 @@ pub(crate) fn granted(reply: &[f64]) -> Result<Grant, Error> {
     }
 }
 
+/// Reads the stored numbers of a purse. `None` when they are none of it.
+pub(crate) fn purse_of(numbers: &[f64]) -> Option<Purse> {
+    let (head, slots) = numbers.split_first_chunk::<10>()?;
+    let (slots, []) = slots.as_chunks::<6>() else {
+        return None;
+    };
+    // The demand alone has a fraction.
+    let [times @ .., rate, asked, estimated] = head;
+    let times = whole(times).ok()?;
+    let [
+        reign,
+        now_us,
+        number,
+        since_us,
+        claimed_us,
+        granted,
+        retry_at_us,
+    ] = times[..]
+    else {
+        return None;
+    };
+    let pace = whole(&[*asked, *estimated]).ok()?;
+    let slots = slots.iter().map(|slot| {
+        let slot = whole(slot).ok()?;
+        let [birth, generation, until_us, free, spent, leased] = slot[..] else {
+            return None;
+        };
+        Some(Slot {
+            stamp: Stamp { birth, generation },
+            until_us,
+            free,
+            spent,
+            leased,
+        })
+    });
+    Some(Purse {
+        reign,
+        now_us,
+        number,
+        since_us,
+        claimed_us,
+        granted,
+        retry_at_us,
+        pace: Pace {
+            rate: Some(*rate).filter(|rate| rate.is_finite() && *rate >= 0.0)?,
+            asked: pace[0],
+            estimated_us: pace[1],
+        },
+        slots: slots.collect::<Option<_>>()?,
+    })
+}
+
+/// Reads the stored numbers of a home. `None` when they are none of it.
+pub(crate) fn home_of(numbers: &[f64]) -> Option<Home> {
+    let (head, entries) = numbers.split_first_chunk::<9>()?;
+    let (entries, []) = entries.as_chunks::<7>() else {
+        return None;
+    };
+    let head = whole(head).ok()?;
+    let [
+        reign,
+        used,
+        at,
+        period_us,
+        birth,
+        generation,
+        length_us,
+        new,
+        old,
+    ] = head[..]
+    else {
+        return None;
+    };
+    let entries = entries.iter().map(|entry| {
+        let entry = whole(entry).ok()?;
+        let [region, reign, number, birth, generation, units, at] = entry[..] else {
+            return None;
+        };
+        Some(Entry {
+            region,
+            reign,
+            number,
+            stamp: Stamp { birth, generation },
+            units,
+            at,
+        })
+    });
+    Some(Home {
+        reign,
+        level: Level {
+            used,
+            at,
+            period_us,
+        },
+        stamp: Stamp { birth, generation },
+        length_us,
+        outstanding: [new, old],
+        ledger: Ledger(entries.collect::<Option<_>>()?),
+    })
+}
+
 /// Reads whole numbers of at most 53 bits.
-fn whole(reply: &[f64]) -> Result<SmallVec<[u64; 18]>, Error> {
+fn whole(reply: &[f64]) -> Result<SmallVec<[u64; 24]>, Error> {
     let is_whole =
         |number: &f64| (0.0..=9_007_199_254_740_992.0).contains(number) && number.fract() == 0.0;
     if !reply.iter().all(is_whole) {

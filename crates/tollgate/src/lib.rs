@@ -123,8 +123,16 @@
 //! | `tollgate_lease_returned_total` | `store` | leased units that were given back |
 //! | `tollgate_lease_lapsed_total` | `store` | leased units that ended unspent |
 //! | `tollgate_lease_trips_saved_total` | `store` | checks that leased units decided without a trip |
+//! | `tollgate_region_held` | `store` | units of limits that [several regions][regions] share, which this region held when this process saw them last |
+//! | `tollgate_region_calls_total` | `store`, `outcome` | calls of the home that this process has carried: `answered` or `given_up` |
+//! | `tollgate_region_resent_total` | `store` | calls of the home that were sent again |
+//! | `tollgate_region_granted_total` | `store` | units that the home has granted to this process for its region |
+//! | `tollgate_region_lost_total` | `store` | units of the region that nobody could spend: they came too late, lapsed, or were voided by a fail-over |
+//! | `tollgate_region_round_trip_seconds` | `store` | the longest of the last round trips to the home |
 //!
 //! The gauges of a store are set once a second, from the first check on.
+//!
+//! [regions]: https://github.com/tollgate-rs/tollgate/blob/main/docs/regions.md
 
 pub mod guide;
 mod url;

@@ -12,14 +12,19 @@ use crate::{STANDSTILL, http};
 
 /// Starts the program on a free port, in process or with this server.
 fn quickstart(redis: Option<&RedisServer>) -> (Process, SocketAddr) {
+    let variables = redis.map(|redis| ("REDIS_URL", redis.url()));
+    start(variables)
+}
+
+/// Starts the program on a free port, with these variables.
+fn start(variables: impl IntoIterator<Item = (&'static str, String)>) -> (Process, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut command: Command = Process::program("quickstart");
     command
         .env("LISTEN", address.to_string())
-        .env_remove("REDIS_URL");
-    if let Some(redis) = redis {
-        command.env("REDIS_URL", redis.url());
-    }
+        .env_remove("REDIS_URL")
+        .env_remove("HOME_URL")
+        .envs(variables);
     (Process::start(command, "Try"), address)
 }
 
@@ -188,5 +193,56 @@ fn two_instances() {
     assert!(
         redis.calls("evalsha") + redis.calls("eval") >= passed as u64,
         "every admission is decided at the server"
+    );
+}
+
+/// Returns the ends of the names of all keys, without those of the processes themselves.
+fn keys(server: &RedisServer) -> Vec<String> {
+    let names = server.command(&["KEYS", "*"]).items().to_vec();
+    let names = names.iter().map(|name| name.text());
+    let mut ends: Vec<_> = names
+        .filter(|name| !name.contains("{replicas}"))
+        .filter_map(|name| name.rsplit(':').next().map(str::to_owned))
+        .collect();
+    ends.sort();
+    ends
+}
+
+#[test]
+fn two_variables_let_regions_share_one_limit_and_count_the_others_for_themselves() {
+    let (home, eu, us) = (
+        RedisServer::start(),
+        RedisServer::start(),
+        RedisServer::start(),
+    );
+    let region = |name: &str, server: &RedisServer| {
+        let local = format!("{}&region={name}", server.url());
+        let home = format!("{}&durability=trust", home.url());
+        start([("REDIS_URL", local), ("HOME_URL", home)])
+    };
+    let ((_eu, in_eu), (_us, in_us)) = (region("eu", &eu), region("us", &us));
+    for (server, address) in [(&eu, in_eu), (&us, in_us)] {
+        // Where the machine stands still, the program decides without a server.
+        wait::until("a purse and two counters", Duration::from_secs(60), || {
+            let (status, answer) = get(address, "/news");
+            assert_eq!(status, 200, "{answer}");
+            assert!(answer.contains("\"news\";q=2000"), "{answer}");
+            get(address, "/search");
+            keys(server) == ["f1", "purse2", "t1"]
+        });
+    }
+    assert_eq!(keys(&home), ["home1"], "no other limit leaves its region");
+}
+
+#[test]
+fn a_home_without_a_guard_is_refused_with_the_reason() {
+    let mut command = Process::program("quickstart");
+    command.env("REDIS_URL", "redis://127.0.0.1:1/?region=eu");
+    command.env("HOME_URL", "redis://127.0.0.1:1/");
+    let output = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("durability is not set"),
+        "{said}"
     );
 }

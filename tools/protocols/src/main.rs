@@ -4,7 +4,7 @@
 use std::{env, process::ExitCode, time::Instant};
 
 use tollgate_protocols::{
-    explorer::{Protocol, walk},
+    explorer::{Limits, Protocol, explore, walk},
     leases, regions,
     table::{Row, Seeded},
 };
@@ -118,7 +118,10 @@ fn mistakes<P: Protocol>(mistakes: &[Seeded<P>]) -> bool {
         let violation = seeded.find();
         holds &= violation.is_some();
         let found = violation.map_or("is not found".to_owned(), |found| found.to_string());
-        println!("{}: {found}\n", seeded.says);
+        let sound = explore(&seeded.sound, Limits::default());
+        holds &= sound.violation.is_none();
+        println!("{}: {found}", seeded.says);
+        println!("Without it, {} states.\n", sound.states);
     }
     holds
 }

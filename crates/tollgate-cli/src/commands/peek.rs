@@ -1,14 +1,19 @@
 //! `tollgate peek`: shows what a key has spent.
 //! States are found in `redis/lookup.rs`. Many keys are shown by `top.rs` and `who.rs`.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Serialize;
 
 use super::states::{run_async, state_table};
 use crate::{
     failure::Failure,
-    output::{Format, Report},
-    redis::{KeyOptions, RedisOptions, StateEntry, find, look_ahead},
+    output::{Format, Report, Table},
+    redis::{
+        HomeEntry, KeyOptions, PurseEntry, RedisOptions, Regional, StateEntry, find_regional,
+        look_ahead, span,
+    },
 };
 
 /// Shows what a key has spent, for each policy. Changes nothing.
@@ -18,6 +23,9 @@ use crate::{
 /// they did not fit.
 ///
 /// Without --rules, all keys of the server are scanned, unless KEY is a whole Redis key.
+///
+/// Of a limit that several regions share, shows the purse: what this region holds. With --home, also
+/// shows what is used of the limit in all regions.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +33,8 @@ Examples:
   tollgate peek 192.0.2.7 --redis redis://127.0.0.1 --policy api=100/min
   tollgate peek acme --redis redis://127.0.0.1 --policy api=100/min --cost 5
   tollgate peek --rules rules.yaml tenant=gold route=/export --redis redis://127.0.0.1
-  tollgate peek 'tollgate:{acme}:api:t1' --redis redis://127.0.0.1")]
+  tollgate peek 'tollgate:{acme}:api:t1' --redis redis://127.0.0.1
+  tollgate peek acme --redis redis://eu.example --home redis://us.example")]
 pub(crate) struct Peek {
     #[command(flatten)]
     key: KeyOptions,
@@ -34,6 +43,15 @@ pub(crate) struct Peek {
     #[arg(long, value_name = "UNITS")]
     cost: Option<u64>,
 
+    /// Also looks at the home of limits that several regions share
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TOLLGATE_HOME_URL",
+        hide_env_values = true
+    )]
+    home: Option<String>,
+
     #[command(flatten)]
     redis: RedisOptions,
 }
@@ -41,27 +59,60 @@ pub(crate) struct Peek {
 #[derive(Serialize)]
 struct Peeked {
     states: Vec<StateEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    purses: Vec<PurseEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    homes: Vec<HomeEntry>,
 }
 
 impl Peek {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let mut limits = self.key.limits.load()?;
-        let states = run_async(async {
+        let (states, regional) = run_async(async {
             let mut server = limits.connect(&self.redis).await?;
             if self.cost.is_some() {
                 limits.require("--cost", server.prefix())?;
             }
-            let mut states = find(&self.key, &limits, &mut server).await?;
+            let (mut states, mut regional) = find_regional(&self.key, &limits, &mut server).await?;
             if let Some(cost) = self.cost {
                 look_ahead(&mut server, &mut states, cost).await?;
             }
-            Ok(states)
+            if let Some(home) = self.home.as_deref().filter(|url| !url.is_empty()) {
+                let home = self.redis.at(home);
+                // The home may be in this region.
+                if home.address()? == self.redis.address()? {
+                    return Ok((states, regional));
+                }
+                let mut home = home.connect().await?;
+                let (_, at_home) = find_regional(&self.key, &limits, &mut home).await?;
+                regional.append(at_home);
+            }
+            Ok((states, regional))
         })?;
-        let peeked = Peeked { states };
-        Ok(Report::new(format, &peeked, || match &peeked.states[..] {
-            [] => "nothing is spent\n".to_owned(),
+        let Regional { purses, homes } = regional;
+        let peeked = Peeked {
+            states,
+            purses,
+            homes,
+        };
+        Ok(Report::new(format, &peeked, || self.text(&peeked)))
+    }
+
+    fn text(&self, peeked: &Peeked) -> String {
+        let mut text = match &peeked.states[..] {
+            [] if peeked.purses.is_empty() && peeked.homes.is_empty() => {
+                "nothing is spent\n".to_owned()
+            }
+            [] => String::new(),
             states => state_table(states) + &self.waits(states),
-        }))
+        };
+        for part in [purse_table(&peeked.purses), home_table(&peeked.homes)] {
+            if !text.is_empty() && !part.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&part);
+        }
+        text
     }
 
     /// Returns a line for each state: when the cost fits.
@@ -74,4 +125,69 @@ impl Peek {
         };
         states.iter().map(line).collect()
     }
+}
+
+/// Returns the lines of purses: what the region holds.
+fn purse_table(purses: &[PurseEntry]) -> String {
+    if purses.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        ">free",
+        ">in processes",
+        ">unreported",
+        ">demand/s",
+        "call",
+        "empty in",
+        "key",
+        "policy",
+    ]);
+    for purse in purses {
+        let call = if purse.awaits_units { "under way" } else { "" };
+        table.row([
+            purse.free.to_string(),
+            purse.leased.to_string(),
+            purse.unreported.to_string(),
+            format!("{:.1}", purse.demand),
+            call.to_owned(),
+            span(Duration::from_millis(purse.expires_ms)),
+            purse.subject.clone(),
+            purse.policy.clone(),
+        ]);
+    }
+    format!("in this region\n{}", table.text())
+}
+
+/// Returns the lines of homes: what is used of a limit in all regions.
+fn home_table(homes: &[HomeEntry]) -> String {
+    if homes.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        ">spent",
+        ">in regions",
+        ">left",
+        ">regions",
+        "fresh in",
+        "key",
+        "policy",
+        "quota",
+    ]);
+    for home in homes {
+        let used = home.spent.saturating_add(home.outstanding);
+        let left = home
+            .limit
+            .map(|limit| limit.saturating_sub(used).to_string());
+        table.row([
+            home.spent.to_string(),
+            home.outstanding.to_string(),
+            left.unwrap_or_default(),
+            home.regions.to_string(),
+            span(Duration::from_millis(home.expires_ms)),
+            home.subject.clone(),
+            home.policy.clone(),
+            home.quota.clone().unwrap_or_default(),
+        ]);
+    }
+    format!("at the home\n{}", table.text())
 }

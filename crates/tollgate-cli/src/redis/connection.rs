@@ -204,6 +204,21 @@ impl Connection {
         Ok((now_us, keys.iter().map(look).collect()))
     }
 
+    pub(super) async fn value(
+        &mut self,
+        key: &str,
+    ) -> Result<Option<(u64, Vec<u8>, u64)>, Failure> {
+        let now_us = self.now_us().await?;
+        let mut commands = redis::pipe();
+        commands.cmd("GET").arg(key).cmd("PTTL").arg(key);
+        let replies = self.pipeline(&mut commands).await?;
+        let [Value::BulkString(value), Value::Int(left)] = &replies[..] else {
+            return Ok(None);
+        };
+        let left = u64::try_from(*left).unwrap_or(0);
+        Ok(Some((now_us, value.clone(), left)))
+    }
+
     pub(super) async fn unit(&mut self, key: &str, at: u64) -> Result<Option<u64>, Failure> {
         let entry = self.command(redis::cmd("LINDEX").arg(key).arg(at)).await?;
         Ok(unit(&entry))

@@ -10,6 +10,7 @@ use tollgate_rules::Descriptor;
 use super::{
     entry::StateEntry,
     limits::{LimitOptions, Limits},
+    regional::{Regional, RegionalKey},
     scan::{Scan, ScanOptions, ScanReport},
     server::Server,
     state_key::{Kind, StateKey},
@@ -76,11 +77,33 @@ pub(crate) async fn find(
     limits: &Limits,
     server: &mut Server,
 ) -> Result<Vec<StateEntry>, Failure> {
-    let mut found = Vec::new();
+    let (found, ..) = search(options, limits, server).await?;
+    Ok(found)
+}
+
+/// Finds the states of the key, and what regions share of it.
+pub(crate) async fn find_regional(
+    options: &KeyOptions,
+    limits: &Limits,
+    server: &mut Server,
+) -> Result<(Vec<StateEntry>, Regional), Failure> {
+    let (found, scan, keys) = search(options, limits, server).await?;
+    Ok((found, scan.regional(keys).await?))
+}
+
+/// Finds the states of the key. Returns them with the scan, and the keys that regions may have beside
+/// states that are named.
+async fn search<'s>(
+    options: &KeyOptions,
+    limits: &'s Limits,
+    server: &'s mut Server,
+) -> Result<(Vec<StateEntry>, Scan<'s>, Vec<RegionalKey>), Failure> {
+    let (mut found, mut regional) = (Vec::new(), Vec::new());
     let keys = options.named(server.prefix(), limits)?;
     let mut scan = Scan::new(server, limits);
     match keys {
         Named::States(keys) => {
+            regional.extend(keys.iter().flat_map(RegionalKey::of));
             scan.read(keys, &mut ScanReport::default(), &mut |entry| {
                 found.push(entry);
             })
@@ -96,7 +119,7 @@ pub(crate) async fn find(
     // A scan may find a key twice.
     found.sort_by(|a, b| a.redis_key.cmp(&b.redis_key));
     found.dedup_by(|a, b| a.redis_key == b.redis_key);
-    Ok(found)
+    Ok((found, scan, regional))
 }
 
 /// Names the subject that the operator asks for.

@@ -11,6 +11,7 @@ use super::{
     limits::Limits,
     progress::ProgressOptions,
     reading::{Looked, Reading},
+    regional::{Regional, RegionalKey},
     server::Server,
     state_key::StateKey,
     wanted::Wanted,
@@ -35,6 +36,8 @@ pub(crate) struct ScanOptions {
 pub(crate) struct Scan<'a> {
     server: &'a mut Server,
     limits: &'a Limits,
+    /// The keys of purses and homes of single subjects that a scan has found.
+    regional: Vec<RegionalKey>,
 }
 
 /// Counts the keys of a scan.
@@ -80,7 +83,30 @@ impl ScanOptions {
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(server: &'a mut Server, limits: &'a Limits) -> Self {
-        Self { server, limits }
+        Self {
+            server,
+            limits,
+            regional: Vec::new(),
+        }
+    }
+
+    /// Reads what regions share of these keys, and of those that a scan has found.
+    pub(crate) async fn regional(
+        mut self,
+        mut keys: Vec<RegionalKey>,
+    ) -> Result<Regional, Failure> {
+        keys.append(&mut self.regional);
+        keys.sort_by_key(|key| key.redis_key(self.server.prefix()));
+        keys.dedup();
+        let mut regional = Regional::default();
+        for key in &keys {
+            let name = key.redis_key(self.server.prefix());
+            if let Some((now_us, value, expires_ms)) = self.server.value(&name).await? {
+                let named = (key, self.server.prefix());
+                regional.add(named, self.limits, now_us, (&value, expires_ms));
+            }
+        }
+        Ok(regional)
     }
 
     /// Visits every state that is wanted, in no order.
@@ -108,6 +134,12 @@ impl<'a> Scan<'a> {
             is_unused &= keys.is_empty();
             let mut states = Vec::new();
             for key in &keys {
+                if let Some(key) = RegionalKey::parse(self.server.prefix(), key) {
+                    if wanted.names(&key.state.subject) {
+                        self.regional.push(key);
+                    }
+                    continue;
+                }
                 match StateKey::parse(self.server.prefix(), key) {
                     Some(key) if wanted.has(&key) => states.push(key),
                     Some(_) => {}

@@ -62,6 +62,15 @@ impl RedisOptions {
         }
     }
 
+    /// Returns the options of another server: those of this one with its URL.
+    pub(crate) fn at(&self, url: &str) -> Self {
+        Self {
+            url: Some(url.to_owned()),
+            prefix: self.prefix.clone(),
+            timeout: self.timeout,
+        }
+    }
+
     /// Returns whether a server is named. A command that can do without one does not require `url`.
     pub(crate) fn is_named(&self) -> bool {
         self.url.is_some()
@@ -234,6 +243,19 @@ impl Server {
         match self {
             Self::Redis(redis) => redis.look(keys).await,
             Self::Postgres(table) => table.look(keys).await,
+        }
+    }
+
+    /// Returns the time now in microseconds, the value of a key, and the milliseconds until it expires.
+    /// `None` when there is no such key, or a value of another type.
+    pub(super) async fn value(
+        &mut self,
+        key: &str,
+    ) -> Result<Option<(u64, Vec<u8>, u64)>, Failure> {
+        match self {
+            Self::Redis(redis) => redis.value(key).await,
+            // No region counts in PostgreSQL.
+            Self::Postgres(_) => Ok(None),
         }
     }
 

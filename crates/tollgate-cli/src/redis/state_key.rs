@@ -52,6 +52,11 @@ impl Kind {
         Algorithm::of_tag(self.tag).map_or("", Algorithm::name)
     }
 
+    /// Returns whether units of the state are leased.
+    pub(super) fn is_leased(self) -> bool {
+        self.is_leased
+    }
+
     /// Returns the tag of the algorithm. A leased state has the value of one that is not.
     pub(super) fn tag(self) -> &'static str {
         self.tag

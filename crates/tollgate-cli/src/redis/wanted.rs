@@ -19,6 +19,14 @@ impl Wanted {
         }
     }
 
+    /// Returns whether this subject is named.
+    pub(super) fn names(&self, subject: &str) -> bool {
+        match self {
+            Self::All => false,
+            Self::Subjects(subjects) => subjects.iter().any(|named| named == subject),
+        }
+    }
+
     /// Returns the outermost level, which stands in braces, of the only subject that is wanted.
     pub(super) fn outermost(&self) -> Option<&str> {
         match self {

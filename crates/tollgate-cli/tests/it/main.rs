@@ -13,6 +13,7 @@ mod postgres;
 mod published;
 mod readme;
 mod redis_failures;
+mod regions;
 mod replicas;
 mod rights;
 #[cfg(target_os = "linux")]

@@ -57,7 +57,8 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
         .then(metrics::install)
         .transpose()?;
     let store = store::open(&settings.store)?;
-    let rules = start::rules(&settings.rules)?;
+    let options = start::rule_options(&settings.rules, &store);
+    let rules = start::rules(&settings.rules, options.clone())?;
     let is_file = settings.rules.config_type == ConfigType::File;
     let _files = is_file
         .then(|| rules.watch())
@@ -98,9 +99,7 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
         health.clone(),
     ));
     if !is_file {
-        tasks.spawn(
-            start::ads(&settings.ads, start::rule_options(&settings.rules)).run(rules.clone()),
-        );
+        tasks.spawn(start::ads(&settings.ads, options).run(rules.clone()));
     }
     let (counted, all_counted) = oneshot::channel::<()>();
     let statsd = start::statsd(&settings.metrics).map(|statsd| {

@@ -1,7 +1,7 @@
 //! Makes the parts of the settings.
 //! The order in which they are started and ended is in `run.rs`; the store is made in `store.rs`.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 use tollgate::limiter::DeniedKeys;
@@ -23,16 +23,16 @@ use super::{
 /// The time between two looks at whether rules are loaded.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Returns the options of rules.
-pub(crate) fn rule_options(settings: &RuleArguments) -> RuleSetBuilder {
+/// Returns the options of rules, of which the store has to accept each.
+pub(crate) fn rule_options(settings: &RuleArguments, store: &OpenStore) -> RuleSetBuilder {
     RuleSet::builder()
         .compat(settings.compat.into())
         .merge_domains(settings.merge_domain_config)
+        .accepted_by(Arc::clone(&store.store))
 }
 
 /// Loads the rules. Those of a control plane come later.
-pub(crate) fn rules(settings: &RuleArguments) -> Result<Rules, Failure> {
-    let options = rule_options(settings);
+pub(crate) fn rules(settings: &RuleArguments, options: RuleSetBuilder) -> Result<Rules, Failure> {
     if settings.config_type == ConfigType::GrpcXdsSotw {
         return Ok(Rules::empty(options, None));
     }
@@ -77,7 +77,7 @@ pub(crate) fn service(
         shadow: settings.rules.shadow_mode,
         quota: settings.rules.quota_mode,
     };
-    let mut limiter = RuleLimiter::builder(rules, std::sync::Arc::clone(&store.store))
+    let mut limiter = RuleLimiter::builder(rules, Arc::clone(&store.store))
         .name("envoy")
         .on_outage(outage(settings.store.on_outage))
         .modes(modes)

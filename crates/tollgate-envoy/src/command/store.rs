@@ -5,9 +5,12 @@ use std::{fs, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 use tollgate::{
-    Error, MemoryStore, Outage, RedisStore, Store, credentials::Provider, redis::RedisSource,
+    Error, MemoryStore, Outage, RedisStore, Store,
+    credentials::Provider,
+    redis::{RedisSource, RedisStoreBuilder},
 };
 use tollgate_envoy::{Component, Health};
+use tollgate_regions::RegionalStore;
 
 use super::{
     arguments::{Backend, OnOutage, StoreArguments},
@@ -27,6 +30,8 @@ pub(crate) struct OpenStore {
 enum StoreServer {
     Memory,
     Redis(RedisStore),
+    /// The server of a region, and the home of limits that regions share.
+    Regions(RegionalStore),
     #[cfg(feature = "postgres")]
     Postgres(tollgate_postgres::PostgresStore),
 }
@@ -52,6 +57,9 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
         true => None,
         false => Some(Provider::file(&settings.credentials_file).map_err(unusable)?),
     };
+    if let Some(home) = settings.home_store.as_deref().filter(|url| !url.is_empty()) {
+        return regional(home, provider, settings);
+    }
     let in_memory = |store| match provider {
         Some(_) => Err(Failure::new(
             "--credentials-file needs a store at a server, got the memory of this process",
@@ -96,11 +104,7 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     if !settings.cache_key_prefix.is_empty() {
         builder = builder.prefix(settings.cache_key_prefix.clone());
     }
-    if !settings.redis_tls_cacert.as_os_str().is_empty() {
-        let path = &settings.redis_tls_cacert;
-        let pem = fs::read(path).map_err(|error| {
-            Failure::new(format_args!("cannot read {}: {error}", path.display()))
-        })?;
+    if let Some(pem) = authorities(settings)? {
         builder = builder.root_certificates(pem);
     }
     let redis = builder.build().map_err(unusable)?;
@@ -112,12 +116,58 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     })
 }
 
+/// Opens the store of a region whose leased limits live at this home.
+fn regional(
+    home: &str,
+    provider: Option<Provider>,
+    settings: &StoreArguments,
+) -> Result<OpenStore, Failure> {
+    let unusable = |error: Error| Failure::new(format_args!("the regions cannot be used: {error}"));
+    let is_redis = |url: &&str| url.starts_with("redis") || url.starts_with("unix:");
+    let Some(local) = settings.store.as_deref().filter(is_redis) else {
+        return Err(Failure::new(
+            "--home-store needs --store with the URL of the region's Redis",
+        ));
+    };
+    let mut builder = RegionalStore::builder_from_urls(local, home)
+        .map_err(unusable)?
+        .unleased_in_region();
+    if let Some(provider) = provider {
+        builder = builder.local_options(|local| local.credentials(provider));
+    }
+    if !settings.cache_key_prefix.is_empty() {
+        builder = builder.prefix(settings.cache_key_prefix.clone());
+    }
+    if let Some(pem) = authorities(settings)? {
+        let trusting = |server: RedisStoreBuilder| server.root_certificates(pem.clone());
+        builder = builder.local_options(trusting).home_options(trusting);
+    }
+    let store = builder.build().map_err(unusable)?;
+    Ok(OpenStore {
+        store: Arc::new(store.clone()),
+        server: StoreServer::Regions(store),
+        needs_connection: settings.redis_health_check_active_connection,
+    })
+}
+
+/// Returns the certificates that verify Redis.
+fn authorities(settings: &StoreArguments) -> Result<Option<Vec<u8>>, Failure> {
+    let path = &settings.redis_tls_cacert;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let pem = fs::read(path)
+        .map_err(|error| Failure::new(format_args!("cannot read {}: {error}", path.display())))?;
+    Ok(Some(pem))
+}
+
 impl OpenStore {
     /// Describes the store, without its address.
     pub(crate) fn description(&self) -> &'static str {
         match self.server {
             StoreServer::Memory => "the memory of this process",
             StoreServer::Redis(_) => "Redis",
+            StoreServer::Regions(_) => "Redis of this region, with a home",
             #[cfg(feature = "postgres")]
             StoreServer::Postgres(_) => "PostgreSQL",
         }
@@ -136,6 +186,7 @@ impl OpenStore {
             let answer = match &self.server {
                 StoreServer::Memory => return health.set(Component::Store, true).await,
                 StoreServer::Redis(redis) => redis.ping().await,
+                StoreServer::Regions(regions) => regions.ping().await,
                 #[cfg(feature = "postgres")]
                 StoreServer::Postgres(postgres) => postgres.ping().await,
             };
@@ -161,10 +212,14 @@ impl OpenStore {
 impl Leases {
     /// Returns the units. Those that cannot be returned count as used until they lapse.
     pub(crate) async fn release(self) {
-        let StoreServer::Redis(redis) = self.0 else {
-            return;
+        let released = async {
+            match &self.0 {
+                StoreServer::Redis(redis) => redis.release_leases().await,
+                StoreServer::Regions(regions) => regions.release_leases().await,
+                _ => Ok(()),
+            }
         };
-        match timeout(RELEASE, redis.release_leases()).await {
+        match timeout(RELEASE, released).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "leased units were not returned"),
             Err(_) => tracing::warn!("leased units were not returned within {RELEASE:?}"),

@@ -18,6 +18,7 @@ mod http;
 mod kuadrant;
 mod metrics;
 mod program;
+mod regions;
 mod support;
 mod tls;
 mod unread;

@@ -6,7 +6,7 @@
 //! | `level.rs` | what is used of a token bucket or a fixed window |
 //! | `home.rs` | a call is served, generations end, another server takes over |
 //! | `ledger.rs` | the last call of each region and reign, so that a repeated one changes nothing |
-//! | `purse.rs` | the units of a region: claim, deposit, check |
+//! | `purse.rs` | the units of a region: claim, deposit, check, lease, report |
 //! | `refill.rs` | when a region asks, for how much, and how much it is granted |
 //!
 //! The exploration in `tools/protocols/src/regions` has the same rules over an abstract algorithm, and
@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 pub use home::Home;
 pub use ledger::{Entry, Ledger};
 pub use level::{Level, Meter};
-pub use purse::{Checked, Purse, Slot};
+pub use purse::{Ask, Checked, Deposited, Purse, Seen, Slot};
 pub use refill::{Pace, Refill, grantable};
 
 /// The terms of a limit: what the home meters, and how much may be out.
@@ -50,7 +50,7 @@ pub struct Stamp {
     pub generation: u64,
 }
 
-/// Reports units of one stamp.
+/// Reports units of one stamp: a process to its purse, or a purse to the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The stamp of the units.
@@ -90,6 +90,17 @@ pub struct Grant {
     pub life_us: u64,
     /// The time until a unit is free at the home, if nobody returns one, in microseconds.
     pub retry_us: u64,
+}
+
+/// Leases units of a purse to a process, for as long as their slot lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    /// Identifies the units in reports.
+    pub stamp: Stamp,
+    /// The number of units. None are leased if it is zero.
+    pub units: u64,
+    /// The time for which the units may be spent, from the decision on, in microseconds.
+    pub life_us: u64,
 }
 
 /// Brings a grant to the purse.

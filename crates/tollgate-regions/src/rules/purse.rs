@@ -4,11 +4,12 @@
 use smallvec::SmallVec;
 
 use super::{
-    Call, Deposit, Grant, Pace, Report, Stamp,
+    Call, Deposit, Grant, Lease, Pace, Report, Stamp,
     refill::{self, Refill},
 };
 
-/// Holds the units of one stamp, until they lapse, or until all were spent and reported.
+/// Holds the units of one stamp, until they lapse, or until all were spent and reported. It stays
+/// while processes hold units of it: they report to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The stamp of the units.
@@ -19,11 +20,16 @@ pub struct Slot {
     pub free: u64,
     /// The units that were spent and not yet reported.
     pub spent: u64,
+    /// The units that processes hold, or have spent and not yet reported.
+    pub leased: u64,
 }
 
 /// The most slots. Units of two generations are alive at most, and of one more birth after the home
 /// has lost its state.
 pub(super) const MOST_SLOTS: usize = 6;
+
+/// The part of a slot that a process is leased at most, for one.
+const PART: u64 = 8;
 
 /// Holds the units of a region.
 ///
@@ -52,6 +58,23 @@ pub struct Purse {
     pub slots: SmallVec<[Slot; 2]>,
 }
 
+/// Asks the purse for a decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// The units of the check. Zero only looks.
+    pub cost: u64,
+    /// The check is made for the first time, and not again because units were awaited.
+    pub is_first: bool,
+    /// The time of a round trip to the home, in microseconds.
+    pub trip_us: u64,
+    /// The share of the limit that may be out.
+    pub most: u64,
+    /// The units that the process wants to lease.
+    pub want: u64,
+    /// What the process has done with the units that it has leased.
+    pub reports: SmallVec<[Report; 2]>,
+}
+
 /// The outcome of a check at the purse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
@@ -64,8 +87,28 @@ pub struct Checked {
     pub retry_us: u64,
     /// Units may be on their way.
     pub is_awaited: bool,
+    /// The units that the process was leased.
+    pub lease: Lease,
     /// The call that the process has to carry.
     pub call: Option<Call>,
+}
+
+/// Shows the time of a purse, and what it has lost: each reply begins with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The time of the purse, in microseconds.
+    pub now_us: u64,
+    /// The units that nobody could spend: those that have lapsed, or were voided.
+    pub lost: u64,
+}
+
+/// The outcome of a deposit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deposited {
+    /// The units were expected, and have a place.
+    pub is_expected: bool,
+    /// The units that may be spent.
+    pub free: u64,
 }
 
 impl Purse {
@@ -73,8 +116,10 @@ impl Purse {
     /// was reported whole.
     ///
     /// A server gets another reign at each promotion and each start. What a purse of another one
-    /// held may have been spent since, by the server that had it.
-    pub fn open(&mut self, reign: u64, now_us: u64) {
+    /// held may have been spent since, by the server that had it. Returns the units that nobody can
+    /// spend any more.
+    pub fn open(&mut self, reign: u64, now_us: u64) -> u64 {
+        let before = self.free();
         if self.reign != reign {
             *self = Self {
                 reign,
@@ -88,23 +133,28 @@ impl Purse {
         }
         self.now_us = self.now_us.max(now_us);
         self.slots
-            .retain(|slot| self.now_us < slot.until_us && slot.free + slot.spent > 0);
+            .retain(|slot| self.now_us < slot.until_us && slot.free + slot.spent + slot.leased > 0);
+        before - self.free()
     }
 
-    /// Decides a check, and begins a call when units are needed. `trip_us` is the time of a round
-    /// trip to the home, and `most` the share of the limit that may be out. `is_first` is false for
-    /// a check that is made again because units were awaited.
-    pub fn check(&mut self, cost: u64, is_first: bool, trip_us: u64, most: u64) -> Checked {
-        if is_first {
-            self.pace.count(self.now_us, cost);
+    /// Takes the reports of a process, decides its check, and leases it units. Begins a call when the
+    /// region needs units.
+    pub fn check(&mut self, ask: &Ask) -> Checked {
+        let (cost, trip_us) = (ask.cost, ask.trip_us);
+        let spent: u64 = ask.reports.iter().map(|report| self.report(report)).sum();
+        if ask.is_first || spent > 0 {
+            let first = if ask.is_first { cost } else { 0 };
+            self.pace.count(self.now_us, first + spent);
         }
         let is_admitted = cost > 0 && self.free() >= cost;
+        let mut lease = Lease::default();
         if is_admitted {
             self.spend(cost);
+            lease = self.lease(ask.want);
         }
         let missing = if is_admitted { 0 } else { cost };
         let refill = self.pace.refill(trip_us, missing);
-        let call = if self.may_claim(trip_us) && self.is_due(refill, most) {
+        let call = if self.may_claim(trip_us) && self.is_due(refill, ask.most) {
             Some(self.claim(refill))
         } else {
             None
@@ -115,13 +165,21 @@ impl Purse {
             free: self.free(),
             retry_us: if is_denied { self.retry_us(trip_us) } else { 0 },
             is_awaited: self.since_us > 0 && (self.granted > 0 || self.retry_at_us == 0),
+            lease,
             call,
         }
     }
 
     /// Takes what the home has granted, once, and under the claim and the reign that asked for it.
-    /// Returns whether it was expected, and has a place.
-    pub fn deposit(&mut self, deposit: &Deposit) -> bool {
+    pub fn deposit(&mut self, deposit: &Deposit) -> Deposited {
+        let is_expected = self.take(deposit);
+        Deposited {
+            is_expected,
+            free: self.free(),
+        }
+    }
+
+    fn take(&mut self, deposit: &Deposit) -> bool {
         let is_open = self.since_us > 0 && deposit.number == self.number;
         if !is_open || deposit.reign != self.reign {
             return false;
@@ -137,8 +195,11 @@ impl Purse {
         let until_us = (self.since_us + life_us).saturating_sub(life_us.div_ceil(1_000));
         self.since_us = 0;
         (self.granted, self.retry_at_us) = (units, self.now_us + retry_us);
-        if units == 0 || until_us <= self.now_us {
+        if units == 0 {
             return true;
+        }
+        if until_us <= self.now_us {
+            return false;
         }
         let mut slots = self.slots.iter_mut();
         if let Some(slot) = slots.find(|slot| slot.stamp == stamp) {
@@ -153,6 +214,7 @@ impl Purse {
                 until_us,
                 free: units,
                 spent: 0,
+                leased: 0,
             });
         }
         has_room
@@ -179,6 +241,37 @@ impl Purse {
             let units = left.min(slot.free);
             (slot.free, slot.spent, left) = (slot.free - units, slot.spent + units, left - units);
         }
+    }
+
+    /// Leases units of the newest slot to a process: what it wants, and no more than an eighth, or a
+    /// few processes would strand what others ask for.
+    fn lease(&mut self, want: u64) -> Lease {
+        let now_us = self.now_us;
+        let mut newest_first = self.slots.iter_mut().rev();
+        let Some(slot) = newest_first.find(|slot| slot.free >= PART) else {
+            return Lease::default();
+        };
+        let units = want.min(slot.free / PART);
+        (slot.free, slot.leased) = (slot.free - units, slot.leased + units);
+        Lease {
+            stamp: slot.stamp,
+            units,
+            life_us: slot.until_us - now_us,
+        }
+    }
+
+    /// Takes the report of a process. Returns the units that it has spent. Nothing counts that the
+    /// slot has not leased: it may have the stamp of one that was voided.
+    fn report(&mut self, report: &Report) -> u64 {
+        let mut slots = self.slots.iter_mut();
+        let Some(slot) = slots.find(|slot| slot.stamp == report.stamp) else {
+            return 0;
+        };
+        let spent = report.spent.min(slot.leased);
+        let returned = report.returned.min(slot.leased - spent);
+        slot.leased -= spent + returned;
+        (slot.spent, slot.free) = (slot.spent + spent, slot.free + returned);
+        spent
     }
 
     /// Returns whether a claim may begin: one is open at a time, and another one replaces it when

@@ -1,9 +1,14 @@
 //! The scripts do what the rules say: replies and stored numbers of random streams are equal.
 //! Broken scripts, which a stream has to find, are in `mutants.rs`.
 
+use smallvec::SmallVec;
 use tollgate_regions::{
-    rules::{Call, Deposit, Grant, Home, Meter, Purse, Report, Slot, Stamp, Terms},
-    testing::{HOME_LUA, PURSE_LUA, call, check, checked, deposit, deposited, granted},
+    rules::{
+        Ask, Call, Deposit, Grant, Home, Lease, Meter, Purse, Report, Seen, Slot, Stamp, Terms,
+    },
+    testing::{
+        HOME_LUA, PURSE_LUA, call, check, checked, deposit, deposited, granted, home_of, purse_of,
+    },
 };
 use tollgate_tests::{RedisServer, expiry_command, no_server};
 
@@ -143,9 +148,11 @@ fn purse_numbers(purse: &Purse) -> Vec<f64> {
         until_us,
         free,
         spent,
+        leased,
     } in &purse.slots
     {
-        let slot = [stamp.birth, stamp.generation, *until_us, *free, *spent];
+        let Stamp { birth, generation } = *stamp;
+        let slot = [birth, generation, *until_us, *free, *spent, *leased];
         numbers.extend(slot.map(|it| it as f64));
     }
     numbers
@@ -205,6 +212,7 @@ pub(crate) fn compare_home(server: &RedisServer, seed: u64, script: &str) -> Res
         let expected = home.serve(&terms_now, at, birth, from, &made);
         let context = |difference| format!("seed {seed} step {step} {terms_now:?}: {difference}");
         equal("grant", &found, &expected).map_err(context)?;
+        equal("read", &home_of(&home_numbers(&home)), &Some(home.clone())).map_err(context)?;
         let ends_us = home.ends_us(&terms_now, now_us);
         stored(server, &home_numbers(&home), ends_us).map_err(context)?;
         if expected.units > 0 {
@@ -219,6 +227,28 @@ pub(crate) fn compare_home(server: &RedisServer, seed: u64, script: &str) -> Res
     Ok(sum)
 }
 
+/// Draws reports of leased units: some of a stamp that was never leased, of more units than were, or
+/// a second time.
+fn reports(dice: &mut Dice, leases: &mut Vec<Lease>) -> SmallVec<[Report; 2]> {
+    let mut reports = SmallVec::new();
+    while !leases.is_empty() && dice.below(4) == 0 {
+        let lease = leases.swap_remove(dice.below(leases.len() as u64) as usize);
+        let mut stamp = lease.stamp;
+        match dice.below(12) {
+            0 => stamp.birth += 1,
+            1 => stamp.generation += 1,
+            2 => leases.push(lease),
+            _ => {}
+        }
+        reports.push(Report {
+            stamp,
+            spent: dice.below(lease.units + 2),
+            returned: dice.below(lease.units + 2),
+        });
+    }
+    reports
+}
+
 /// Sends a stream of checks and deposits to a purse, and returns the units that it has spent.
 pub(crate) fn compare_purse(server: &RedisServer, seed: u64, script: &str) -> Result<u64, String> {
     server.command(&["FLUSHALL"]);
@@ -226,6 +256,7 @@ pub(crate) fn compare_purse(server: &RedisServer, seed: u64, script: &str) -> Re
     let terms = terms(&mut dice);
     let (mut now_us, mut reign, mut sum) = (START_US, 1, 0);
     let mut calls: Vec<Call> = Vec::new();
+    let mut leases: Vec<Lease> = Vec::new();
     for step in 0..STEPS {
         match dice.below(60) {
             0 => now_us += dice.below(3_000_000),
@@ -236,7 +267,11 @@ pub(crate) fn compare_purse(server: &RedisServer, seed: u64, script: &str) -> Re
         }
         let floor_us = dice.of(&[0, 0, now_us - 5_000, now_us + 5_000]);
         let context = |difference| format!("seed {seed} step {step} {terms:?}: {difference}");
-        purse.open(reign, now_us.max(floor_us));
+        let lost = purse.open(reign, now_us.max(floor_us));
+        let seen = Seen {
+            now_us: purse.now_us,
+            lost,
+        };
         if !calls.is_empty() && dice.below(4) == 0 {
             let place = dice.below(calls.len() as u64) as usize;
             let mut brought: Deposit = calls[place].deposit(Grant {
@@ -255,24 +290,41 @@ pub(crate) fn compare_purse(server: &RedisServer, seed: u64, script: &str) -> Re
             let reply = run(server, script, &numbers).map_err(context)?;
             let found = deposited(&reply).map_err(|error| error.to_string())?;
             let expected = purse.deposit(&brought);
-            equal("deposit", &found, &(purse.now_us, expected)).map_err(context)?;
+            equal("deposit", &found, &(seen, expected)).map_err(context)?;
         } else {
-            let ask = (dice.of(&[0, 1, 1, 1, 2, 30]), dice.below(5) > 0);
-            let numbers = check((now_us, reign), floor_us, &terms, ask, TRIP_US);
+            let ask = Ask {
+                cost: dice.of(&[0, 1, 1, 1, 2, 30]),
+                is_first: dice.below(5) > 0,
+                trip_us: TRIP_US,
+                most: terms.most,
+                want: dice.of(&[0, 0, 3, 40]),
+                reports: reports(&mut dice, &mut leases),
+            };
+            let numbers = check((now_us, reign), floor_us, &terms, &ask);
             let reply = run(server, script, &numbers).map_err(context)?;
             let mut found = checked(&reply).map_err(|error| error.to_string())?;
-            let expected = purse.check(ask.0, ask.1, TRIP_US, terms.most);
+            let expected = purse.check(&ask);
             // Without a call its other numbers mean nothing.
             if let Some(call) = &mut found.1.call {
                 equal("since", &call.since_us, &purse.since_us).map_err(context)?;
             }
-            equal("check", &found, &(purse.now_us, expected.clone())).map_err(context)?;
-            sum += if expected.is_admitted { ask.0 } else { 0 };
+            equal("check", &found, &(seen, expected.clone())).map_err(context)?;
+            sum += if expected.is_admitted { ask.cost } else { 0 };
+            if expected.lease.units > 0 {
+                sum += expected.lease.units;
+                leases.push(expected.lease);
+            }
             calls.extend(expected.call);
             if calls.len() > 2 {
                 calls.remove(0);
             }
         }
+        equal(
+            "read",
+            &purse_of(&purse_numbers(&purse)),
+            &Some(purse.clone()),
+        )
+        .map_err(context)?;
         stored(
             server,
             &purse_numbers(&purse),

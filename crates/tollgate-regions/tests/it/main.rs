@@ -3,9 +3,14 @@
 
 #[cfg(feature = "testing")]
 mod agreement;
+mod leases;
+mod metrics;
 #[cfg(feature = "testing")]
 mod mutants;
+mod outages;
 mod refusals;
+mod region;
+mod running;
 mod servers;
 #[cfg(feature = "testing")]
 mod simulation;

@@ -46,20 +46,35 @@ const OF_HOME: [(&str, &str); 24] = [
 ];
 
 /// Lines of the purse and what replaces them.
-const OF_PURSE: [(&str, &str); 21] = [
+const OF_PURSE: [(&str, &str); 33] = [
     ("now = math.max(now, floor)", ""),
-    ("and unpack('<d', stored) == reign", ""),
+    ("unpack('<d', stored) == reign", "true"),
+    ("lost = lost + slot[4]", ""),
     ("now = math.max(now, newest)", ""),
-    ("if now < slot[3] and", "if"),
-    ("if first == 1 then", "if true then"),
+    ("if not is_own or now >= slot[3] then", "if not is_own then"),
+    ("if first == 1 or spent > 0 then", "if true then"),
+    ("    if first == 1 then\n", "    if true then\n"),
     ("if passed >= 20000 then", "if passed > 0 then"),
     ("(passed / (passed + 250000))", "1"),
     ("slot[5] + units, left - units", "slot[5], left - units"),
     ("math.min(retry_at, claimed + 1000000)", "retry_at"),
     ("may_claim = now >= since + 4 * trip", "may_claim = true"),
     ("may_claim = now >= next_claim", "may_claim = true"),
-    (" or spent * 16 > most", ""),
-    (" and slot[4] + slot[5] > 0 then", " then"),
+    (" or unreported * 16 > most", ""),
+    ("elseif slot[4] + slot[5] + slot[6] > 0 then", "else"),
+    ("+ slot[6] > 0 then", "> 0 then"),
+    ("used = math.min(used, slot[6])", ""),
+    ("back = math.min(back, slot[6] - used)", ""),
+    (
+        "slot[1] == birth and slot[2] == generation then\n        used",
+        "true then\n        used",
+    ),
+    ("spent = spent + used", ""),
+    ("    asked = asked + spent\n", ""),
+    ("math.min(want, math.floor(slot[4] / 8))", "want"),
+    ("slot[3] - now\n", "2 * length\n"),
+    (", slot[6] + lease\n", ", slot[6]\n"),
+    ("for place = #slots, 1, -1 do", "for place = 1, #slots do"),
     ("math.max(number + 1, now)", "number + 1"),
     ("      slot[5] = 0\n", ""),
     (

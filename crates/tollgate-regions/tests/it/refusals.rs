@@ -73,6 +73,46 @@ async fn a_cost_above_the_share_a_refund_and_a_reservation_are_refused() {
     );
 }
 
+#[tokio::test]
+async fn what_is_not_leased_is_decided_by_the_server_of_the_region_where_that_is_set() {
+    if no_server() {
+        return;
+    }
+    let (local, home) = (RedisServer::start(), RedisServer::start());
+    let store = RegionalStore::builder(local.url(), home.url())
+        .region("eu")
+        .durability(Durability::Trust)
+        .unleased_in_region()
+        .build()
+        .expect("a store");
+    let hour = Quota::per_hour(2);
+    let set = [
+        Policy::token_bucket("one", hour),
+        Policy::sliding_log("other", hour),
+    ];
+    let limiter = Limiter::builder(store)
+        .policies(set)
+        .deadline(Duration::from_secs(60))
+        .build();
+    let reserved = limiter.reserve("acme", Cost::ONE).await.expect("an answer");
+    let reserved = reserved.into_result().expect("a reservation");
+    assert!(
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    assert!(limiter.check("acme").await.expect("a decision").is_denied());
+    let _ = reserved.commit(Cost::ZERO).await.expect("a settlement");
+    limiter.refund("acme", Cost::ONE).await.expect("a refund");
+    let left = limiter.peek("acme").await.expect("a look");
+    assert_eq!(left.state("one").expect("the policy").remaining(), 2);
+    assert_eq!(home.keys_and_expires().0, 0, "nothing leaves the region");
+    let leased = leased(Algorithm::SlidingWindow, Quota::per_second(1_000));
+    assert!(limiter.with_policies(leased).check("acme").await.is_err());
+}
+
 #[test]
 fn a_store_without_a_name_a_guard_or_a_single_server_is_refused() {
     let reason = |builder: RegionalStoreBuilder| builder.build().expect_err("refused").to_string();

@@ -1,142 +1,11 @@
 //! Real servers, 80 ms from their home: what is admitted in all regions together, whatever fails.
+//! Regions that are cut off, and processes that stand still, are in `outages.rs`.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
+use tollgate_core::Key;
+use tollgate_regions::{Durability, inspect::StoredPurse};
+use tollgate_tests::{RedisSentinels, RedisServer, no_server};
 
-use tollgate_core::{Key, Lease, Limiter, Policy, Quota};
-use tollgate_regions::{Durability, RegionalStore};
-use tollgate_tests::{
-    RedisServer, no_server,
-    proxy::{Mode, Proxy},
-};
-
-/// Longer than any machine stands still.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-const TRIP: Duration = Duration::from_millis(80);
-
-/// The units of the limit. None accrues while a test runs.
-const UNITS: u64 = 2_000;
-
-/// One region: a limiter over its store, and what it has admitted.
-#[derive(Clone)]
-struct Region {
-    limiter: Limiter,
-    store: RegionalStore,
-    admitted: Arc<AtomicU64>,
-}
-
-impl Region {
-    fn new(name: &str, local: &str, home: &str, durability: Durability) -> Self {
-        let store = RegionalStore::builder(local, home)
-            .region(name)
-            .durability(durability)
-            .round_trip(TRIP)
-            .build()
-            .expect("a store");
-        let year = Duration::from_secs(365 * 86_400);
-        let policy =
-            Policy::token_bucket("all", Quota::new(UNITS, year)).leased(Lease::new().share(2));
-        let limiter = Limiter::builder(store.clone())
-            .policies(policy)
-            .deadline(PATIENCE)
-            .try_build()
-            .expect("a limiter");
-        Self {
-            limiter,
-            store,
-            admitted: Arc::default(),
-        }
-    }
-
-    /// Makes a check. Returns whether it was admitted.
-    async fn check(&self) -> bool {
-        let decision = self.limiter.check("acme").await.expect("no outage");
-        assert!(!decision.is_degraded(), "{decision:?}");
-        let is_allowed = decision.is_allowed();
-        self.admitted.fetch_add(u64::from(is_allowed), Relaxed);
-        is_allowed
-    }
-
-    fn admitted(&self) -> u64 {
-        self.admitted.load(Relaxed)
-    }
-}
-
-fn sum(regions: &[Region]) -> u64 {
-    regions.iter().map(Region::admitted).sum()
-}
-
-/// Checks in all regions at once until so many units were admitted.
-async fn spend(regions: &[Region], units: u64) {
-    let begun = Instant::now();
-    let all: Arc<[Region]> = regions.into();
-    let tasks = regions.iter().map(|region| {
-        let (region, all) = (region.clone(), Arc::clone(&all));
-        tokio::spawn(async move {
-            while sum(&all) < units {
-                assert!(
-                    begun.elapsed() < PATIENCE,
-                    "{} of {units}: {:?}",
-                    sum(&all),
-                    region.store.figures()
-                );
-                if !region.check().await {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        task.await.expect("a region");
-    }
-}
-
-/// Spends all that is left: checks in all regions until each has asked the home twice, and nothing was
-/// admitted meanwhile.
-async fn drain(regions: &[Region]) {
-    let begun = Instant::now();
-    loop {
-        let before = sum(regions);
-        for region in regions {
-            let calls = region.store.figures().calls;
-            while region.store.figures().calls < calls + 2 {
-                assert!(begun.elapsed() < PATIENCE, "{:?}", region.store.figures());
-                if !region.check().await {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            }
-        }
-        if sum(regions) == before {
-            return;
-        }
-    }
-}
-
-/// Compares what was admitted with the limit. Units that were lost on their way lapse as if they were
-/// spent, so it may be less.
-fn assert_bound(regions: &[Region]) {
-    let figures: Vec<_> = regions
-        .iter()
-        .map(|region| region.store.figures())
-        .collect();
-    assert!(
-        sum(regions) <= UNITS,
-        "{} of {UNITS}: {figures:?}",
-        sum(regions)
-    );
-}
-
-fn delayed(server: &RedisServer) -> Proxy {
-    let line = Proxy::start(server.addr());
-    line.set(Mode::Delay(TRIP));
-    line
-}
+use super::region::{PATIENCE, Region, UNITS, assert_bound, copy, delayed, drain, spend, stored};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_regions_never_admit_more_than_the_limit() {
@@ -181,26 +50,13 @@ async fn a_promoted_copy_of_a_region_spends_nothing_that_its_old_master_spends_t
         RedisServer::start(),
     );
     let line = delayed(&home);
-    new.command(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
-    let is_copied = || {
-        new.info("replication")
-            .get("master_link_status")
-            .is_some_and(|it| it == "up")
-    };
-    tollgate_tests::wait::until("a copy", PATIENCE, is_copied);
+    copy(&new, &old);
     let before = Region::new("eu", &old.url(), &line.url(), Durability::Trust);
     spend(std::slice::from_ref(&before), 200).await;
     // What the old master holds now is copied, and it lives on.
     let held = before.limiter.peek("acme").await.expect("a look");
     let held = held.state("all").expect("the policy").remaining();
-    let purse = |server: &RedisServer| {
-        let name = server
-            .command(&["KEYS", "*:purse1"])
-            .items()
-            .first()?
-            .text();
-        Some(server.command(&["GET", &name]).bytes().to_vec())
-    };
+    let purse = |server: &RedisServer| stored(server, StoredPurse::SUFFIX);
     let is_same = || purse(&old).is_some_and(|it| purse(&new) == Some(it));
     tollgate_tests::wait::until("the purse at the copy", PATIENCE, is_same);
     new.command(&["REPLICAOF", "NO", "ONE"]);
@@ -209,6 +65,82 @@ async fn a_promoted_copy_of_a_region_spends_nothing_that_its_old_master_spends_t
     spend(&regions, UNITS / 2).await;
     drain(&regions).await;
     assert!(held > 0, "the copy had nothing to lose");
+    assert_bound(&regions);
+}
+
+/// The server of the region fails over to its copy and back again. The number of a server would be the
+/// same at the end, and the purse of the first reign is still there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_leads_again_spends_nothing_of_its_first_reign() {
+    if no_server() {
+        return;
+    }
+    let (home, one, other) = (
+        RedisServer::start(),
+        RedisServer::start(),
+        RedisServer::start(),
+    );
+    let line = delayed(&home);
+    let region =
+        |server: &RedisServer| Region::new("eu", &server.url(), &line.url(), Durability::Trust);
+    copy(&other, &one);
+    let first = region(&one);
+    spend(std::slice::from_ref(&first), 200).await;
+    let purse = stored(&one, StoredPurse::SUFFIX).expect("a purse");
+    let free = StoredPurse::decode(&purse).expect("a purse").free(0);
+    let held = tollgate_tests::wait::until_some("the purse at the copy", PATIENCE, || {
+        let copied = stored(&other, StoredPurse::SUFFIX)?;
+        (Some(&copied) == stored(&one, StoredPurse::SUFFIX).as_ref()).then_some(copied)
+    });
+    other.command(&["REPLICAOF", "NO", "ONE"]);
+    let second = region(&other);
+    spend(std::slice::from_ref(&second), 100).await;
+    // The first one gets the data of the second one, and then those of its own reign once more.
+    copy(&one, &other);
+    let name = one.command(&["KEYS", "*:purse2"]).items()[0].text();
+    one.command(&["REPLICAOF", "NO", "ONE"]);
+    let set: [&[u8]; 3] = [b"SET", name.as_bytes(), &held];
+    assert_eq!(one.command(&set).text(), "OK");
+    let third = region(&one);
+    let regions = [first, second, third];
+    spend(&regions[2..], 300).await;
+    drain(&regions).await;
+    assert!(free > 0, "the first reign had nothing to lose");
+    assert!(
+        regions[2].store.figures().lost > 0,
+        "{:?}",
+        regions[2].store.figures()
+    );
+    assert_bound(&regions);
+}
+
+/// The home is found through Sentinels, which let a replica take over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_sentinels_fail_over_admits_no_more_than_the_limit() {
+    if no_server() {
+        return;
+    }
+    let home = RedisSentinels::start(false);
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let url = format!("{}?connect_timeout=1m", home.url());
+    let regions: Vec<_> = (0..2)
+        .map(|at| {
+            let name = format!("region {at}");
+            // Both replicas may be promoted.
+            let guard = Durability::Replicas(2);
+            Region::new(&name, &servers[at].url(), &url, guard)
+        })
+        .collect();
+    spend(&regions, UNITS / 2).await;
+    home.old().kill();
+    tollgate_tests::wait::until_async("a new master", PATIENCE, async || home.risen().is_some())
+        .await;
+    let risen = home.risen().expect("it has risen");
+    // The other replica alone follows it. Nothing is granted until a second one does.
+    let third = RedisServer::start();
+    copy(&third, risen);
+    spend(&regions, UNITS / 2 + 100).await;
+    drain(&regions).await;
     assert_bound(&regions);
 }
 
@@ -245,29 +177,6 @@ async fn a_home_that_fails_over_has_every_grant_that_its_replica_confirmed() {
     spend(&regions, UNITS / 2 + 100).await;
     drain(&regions).await;
     assert_bound(&regions);
-}
-
-#[tokio::test]
-async fn a_region_that_is_cut_off_spends_what_it_holds_and_then_denies() {
-    if no_server() {
-        return;
-    }
-    let (home, server) = (RedisServer::start(), RedisServer::start());
-    let line = delayed(&home);
-    let region = Region::new("eu", &server.url(), &line.url(), Durability::Trust);
-    spend(std::slice::from_ref(&region), 300).await;
-    line.set(Mode::Refuse);
-    let before = region.admitted();
-    let begun = Instant::now();
-    while region.check().await {
-        assert!(begun.elapsed() < PATIENCE);
-    }
-    assert!(region.admitted() < UNITS && before >= 300);
-    let denied = region.limiter.check("acme").await.expect("no outage");
-    assert!(denied.is_denied() && denied.retry_after().is_some());
-    line.set(Mode::Pass);
-    let more = region.admitted() + 100;
-    spend(std::slice::from_ref(&region), more).await;
 }
 
 #[tokio::test]

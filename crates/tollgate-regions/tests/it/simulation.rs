@@ -1,9 +1,11 @@
-//! The rules over minutes of virtual time: three regions, 80 ms from their home, with losses, cuts and
-//! loads that move. The bound is counted without the rules.
+//! The rules over minutes of virtual time: three regions, 80 ms from their home, with losses, cuts,
+//! loads that move, and processes that lease. The bound is counted without the rules.
 
 use std::collections::BTreeMap;
 
-use tollgate_regions::rules::{Call, Grant, Home, Meter, Purse, Terms};
+use smallvec::smallvec;
+use tollgate_regions::rules::{Ask, Call, Grant, Home, Lease, Meter, Purse, Report, Stamp, Terms};
+use tollgate_remote::lease::{self, HeldUnits};
 
 /// A round trip to the home, in microseconds.
 const TRIP_US: u64 = 80_000;
@@ -39,6 +41,53 @@ struct Scene {
     reigns: Option<u64>,
     /// The seconds in which the home gets another reign, with a clock that is ahead.
     home_reigns: Option<u64>,
+    /// The processes of a region, which lease. Without any, each check goes to the purse.
+    processes: usize,
+    /// Changes what a process believes of a lease.
+    mistake: Option<fn(&Terms, &mut Lease)>,
+}
+
+/// A process of a region, and its clock, which is faster or slower than that of the others.
+#[derive(Default)]
+struct Process {
+    held: HeldUnits,
+    drift_ppm: i64,
+}
+
+impl Process {
+    /// Returns the time by its own clock.
+    fn now_us(&self, now_us: u64) -> u64 {
+        let passed = (now_us - START_US) as i64;
+        (now_us as i64 + passed * self.drift_ppm / 1_000_000) as u64
+    }
+
+    /// Takes the reports that go with its next trip.
+    fn reports(&mut self, now_us: u64) -> smallvec::SmallVec<[Report; 2]> {
+        let reports = self.held.take_reports(self.now_us(now_us), false);
+        let report = |report: lease::Report| {
+            let lease::Stamp { birth, generation } = report.stamps[0];
+            Report {
+                stamp: Stamp { birth, generation },
+                spent: report.spent,
+                returned: report.returned,
+            }
+        };
+        reports.into_iter().map(report).collect()
+    }
+
+    /// Takes units that were leased. The trip left at `sent_us`.
+    fn take(&mut self, sent_us: u64, lease: Lease) {
+        if lease.units == 0 {
+            return;
+        }
+        let Stamp { birth, generation } = lease.stamp;
+        let grant = lease::Grant {
+            stamps: smallvec![lease::Stamp { birth, generation }],
+            units: lease.units,
+            life_us: lease.life_us,
+        };
+        self.held.add(self.now_us(sent_us), grant);
+    }
 }
 
 /// The counts of a run.
@@ -52,6 +101,8 @@ struct Seen {
     most_calls: u64,
     /// The admitted units of each region.
     each: [u64; REGIONS],
+    /// The checks that processes decided by units that they held.
+    trips_saved: u64,
 }
 
 impl Scene {
@@ -63,6 +114,8 @@ impl Scene {
             loss: 0,
             reigns: None,
             home_reigns: None,
+            processes: 0,
+            mistake: None,
         }
     }
 
@@ -71,6 +124,11 @@ impl Scene {
     fn run(&self, seed: u64) -> Seen {
         let mut dice = fastrand::Rng::with_seed(seed);
         let (mut home, mut purses) = (Home::default(), [(); REGIONS].map(|()| Purse::default()));
+        let process = |at: usize| Process {
+            held: HeldUnits::default(),
+            drift_ppm: [0, -900, 900][at % 3],
+        };
+        let mut processes: Vec<_> = (0..REGIONS * self.processes).map(process).collect();
         let mut events: BTreeMap<(u64, u64), Event> = BTreeMap::new();
         let mut order = 0;
         let mut add = |events: &mut BTreeMap<_, _>, at_us, event| {
@@ -97,9 +155,47 @@ impl Scene {
             let is_lost = |dice: &mut fastrand::Rng| dice.u64(0..100) < self.loss;
             match event {
                 Event::Check(region) => {
+                    let mut process = match self.processes {
+                        0 => None,
+                        count => processes.get_mut(region * count + dice.usize(0..count)),
+                    };
+                    if let Some(process) = &mut process {
+                        let here_us = process.now_us(now_us);
+                        if process.held.spend(here_us, now_us, 1).is_some() {
+                            let counts = u64::from(passed >= 5);
+                            seen.asked += counts;
+                            seen.admitted += counts;
+                            seen.each[region] += counts;
+                            seen.trips_saved += 1;
+                            bound.admit(&self.terms, now_us);
+                            continue;
+                        }
+                    }
                     let purse = &mut purses[region];
                     purse.open(reign(self.reigns), now_us);
-                    let checked = purse.check(1, true, TRIP_US, self.terms.most);
+                    // Of 0.15 s, as a process that knows its share.
+                    let want = (self.load)(passed)[region] * 3 / 20;
+                    let ask = Ask {
+                        cost: 1,
+                        is_first: true,
+                        trip_us: TRIP_US,
+                        most: self.terms.most,
+                        want: want.checked_div(self.processes as u64).unwrap_or(0),
+                        reports: process
+                            .as_mut()
+                            .map(|process| process.reports(now_us))
+                            .unwrap_or_default(),
+                    };
+                    let mut checked = purse.check(&ask);
+                    if let Some(mistake) = self.mistake {
+                        mistake(&self.terms, &mut checked.lease);
+                    }
+                    // Of the answers to processes some are lost, too.
+                    if let Some(process) = process
+                        && !is_lost(&mut dice)
+                    {
+                        process.take(now_us, checked.lease);
+                    }
                     let counts = u64::from(passed >= 5);
                     seen.asked += counts;
                     if checked.is_admitted {
@@ -293,4 +389,72 @@ fn a_window_is_never_exceeded_and_used_whole() {
     assert_eq!(seen.above, 0, "{seen:?}");
     // The first window is used up before anything is counted.
     assert_eq!(seen.admitted, 30_000, "{seen:?}");
+}
+
+/// One region is busy for a while and idle for longer than units live, and busy to the end from the
+/// thirtieth second on. Two others ask for everything.
+fn with_pauses(second: u64) -> [u64; REGIONS] {
+    let is_busy = second % 15 < 2 || second >= 30;
+    [900, 600, if is_busy { 400 } else { 0 }]
+}
+
+/// A window of ten seconds, of which all units are used. What a process holds for longer than its
+/// region is spent beyond it.
+fn scene_with_pauses() -> Scene {
+    let mut scene = Scene::new(with_pauses);
+    (scene.processes, scene.seconds) = (8, 60);
+    scene.terms.meter = Meter::Window {
+        period_us: 10 * SECOND_US,
+    };
+    (scene.terms.burst, scene.terms.most) = (10_000, 5_000);
+    scene
+}
+
+#[test]
+fn units_of_processes_lapse_no_later_than_those_of_their_region() {
+    for seed in 0..10 {
+        let mut scene = scene_with_pauses();
+        scene.loss = seed % 2 * 10;
+        if seed % 4 > 1 {
+            scene.terms = bucket(1_000);
+        }
+        let seen = scene.run(seed);
+        assert_eq!(seen.above, 0, "{seed} {seen:?}");
+        assert!(seen.trips_saved > 10_000, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_outlives_its_slot_is_found() {
+    let mistakes: [fn(&Terms, &mut Lease); 2] = [
+        |terms, lease| lease.life_us = 4 * terms.length_us,
+        |_, lease| lease.life_us *= 3,
+    ];
+    for mistake in mistakes {
+        let mut scene = scene_with_pauses();
+        scene.mistake = Some(mistake);
+        assert!(scene.run(1).above > 0);
+    }
+}
+
+#[test]
+fn a_process_that_takes_every_unit_twice_is_found() {
+    let mut scene = Scene::new(EVEN[2]);
+    scene.processes = 8;
+    scene.mistake = Some(|_, lease| lease.units *= 2);
+    assert!(scene.run(1).above > 0);
+}
+
+#[test]
+fn with_processes_that_lease_the_limit_is_used() {
+    for processes in [1, 10, 100] {
+        for load in [EVEN[1], EVEN[2], SKEWED[1], SKEWED[2]] {
+            let mut scene = Scene::new(load);
+            scene.processes = processes;
+            let seen = scene.run(8);
+            let part = used(&seen, 1_000, 30);
+            assert_eq!(seen.above, 0, "{seen:?}");
+            assert!(part >= 0.95, "{processes}: {part:.3} {seen:?}");
+        }
+    }
 }

@@ -1,17 +1,25 @@
 //! The options of loading.
 //! What is loaded, and how, is in `loading.rs`.
 
+use std::sync::Arc;
+
+use tollgate::{Error, PolicySet, Store};
+
 use crate::{Compat, Limits, RuleSet};
 
 /// Sets options and loads a [`RuleSet`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct RuleSetBuilder {
     pub(crate) compat: Compat,
     /// The mode of all files.
     pub(crate) forced_compat: Option<Compat>,
     pub(crate) merge_domains: bool,
     pub(crate) limits: Limits,
+    /// The store that has to accept each limit.
+    store: Option<Arc<dyn Store>>,
 }
+
+tollgate::debug_fields! { RuleSetBuilder: compat, forced_compat, merge_domains, limits, .. }
 
 impl RuleSetBuilder {
     /// Sets the mode of files without the field `compat`. The default is [`Compat::Native`].
@@ -46,6 +54,32 @@ impl RuleSetBuilder {
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits.capped();
         self
+    }
+
+    /// Refuses limits that this store does not [accept](Store::accepts), with their places and its
+    /// reasons. By default, every limit is taken.
+    ///
+    /// Most stores decide all limits. One that does not, such as a store of several regions, would
+    /// otherwise fail each check of such a limit.
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate_rules::{Format, RuleSet};
+    ///
+    /// let rules = "{domain: shop, descriptors: [{key: tenant, rate_limit: {quota: 10/s}}]}";
+    /// let builder = RuleSet::builder().accepted_by(MemoryStore::new());
+    /// assert!(builder.parse(rules, Format::Yaml).is_ok());
+    /// ```
+    #[must_use]
+    pub fn accepted_by(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Returns why the store decides no checks of a limit.
+    pub(crate) fn accepts(&self, policies: &PolicySet) -> Result<(), Error> {
+        let store = self.store.as_ref();
+        store.map_or(Ok(()), |store| store.accepts(policies))
     }
 
     /// Returns a set without domains.

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{digest::Digests, errors::Errors};
+use super::{builder::RuleSetBuilder, digest::Digests, errors::Errors};
 use crate::{
     Compat, error::Position, fair_shares::FairShares, priority::PriorityClass, rule_set::RuleNode,
     selector::Selector,
@@ -17,6 +17,7 @@ use crate::{
 
 /// Collects the descriptors and the mistakes of all files.
 pub(crate) struct Compiler {
+    pub(super) options: RuleSetBuilder,
     pub(super) compat: Compat,
     pub(super) errors: Errors,
     #[cfg(feature = "http")]

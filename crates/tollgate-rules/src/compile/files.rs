@@ -20,7 +20,7 @@ use crate::{
     document::{Field, Node, Scalar, Value, short},
     metrics::RuleSeries,
     names::{metric_part, stat_name},
-    rule::Rule,
+    rule::{Limit, Rule},
     rule_set::{self, Domain, level::Level},
     selector::Selector,
 };
@@ -53,6 +53,7 @@ pub(super) fn compile<'t>(
     let named = mode(&documents, &mut errors);
     let compat = options.forced_compat.or(named).unwrap_or(options.compat);
     let mut compiler = Compiler {
+        options: options.clone(),
         compat,
         errors,
         #[cfg(feature = "http")]
@@ -295,6 +296,13 @@ impl Compiler {
             .rate_limit
             .and_then(|limit| self.rate_limit(limit, &trail.field("rate_limit"), &path))
         {
+            if let Limit::Policies(policies) = &limit.limit
+                && let Err(error) = self.options.accepts(policies)
+            {
+                let at = fields.rate_limit.map_or(at, |node| node.at);
+                let message = error.to_string();
+                self.errors.refuse(trail.field("rate_limit"), at, message);
+            }
             node.rule = Some(Arc::new(Rule {
                 limit: limit.limit,
                 name: limit.name.map(Into::into),

@@ -16,13 +16,13 @@ pub const ROWS: [Row<Setting>; 16] = [
         "lost",
         "messages are lost, two leases, 2 × 2 processes",
         LOSSY.processes(2).leases(2),
-        976_961,
+        1_151_726,
     ),
     short(
         "repeated",
         "messages are repeated and lost, 2 × 2 processes",
         LOSSY.processes(2).last(2).repeats(1),
-        164_978,
+        161_867,
     ),
     short(
         "home",
@@ -35,7 +35,7 @@ pub const ROWS: [Row<Setting>; 16] = [
             .home_failures(1)
             .old_lives()
             .skew(2),
-        293_589,
+        292_479,
     ),
     short(
         "clock",
@@ -45,19 +45,19 @@ pub const ROWS: [Row<Setting>; 16] = [
             .calls(3)
             .last(4)
             .clock_steps(2),
-        928_451,
+        898_752,
     ),
     short(
         "returns",
         "units are returned",
         LOSSY.losses(0).last(4).leases(1).returns(1),
-        719_760,
+        729_793,
     ),
     short(
         "periods",
         "generations of two ticks, periods of one, losses, returns, a lease",
         LOSSY.calls(2).last(5).times(2, 1).leases(1).returns(1),
-        235_575,
+        303_187,
     ),
     short(
         "region",
@@ -69,7 +69,7 @@ pub const ROWS: [Row<Setting>; 16] = [
             .last(2)
             .region_failures(1)
             .repeats(1),
-        312_711,
+        312_030,
     ),
     short(
         "drain",
@@ -80,7 +80,7 @@ pub const ROWS: [Row<Setting>; 16] = [
             .durability(Drain)
             .home_failures(1)
             .skew(2),
-        60_240,
+        59_354,
     ),
     long(
         "repeated-long",

@@ -1,4 +1,4 @@
-//! The gauges of a store and of its leased units, behind the feature `metrics`.
+//! The gauges of a store, of its leased units and of a region, behind the feature `metrics`.
 //!
 //! They stand here, and not in the crates of stores, so that one feature switches all of them.
 //! Counts of decisions are those of the limiter.
@@ -8,7 +8,7 @@ mod series;
 
 use std::{num::NonZeroU32, time::Duration};
 
-pub use series::{IS_ON, record, record_leases};
+pub use series::{IS_ON, record, record_leases, record_region};
 
 /// Lists what the gauges of a store show.
 #[cfg_attr(
@@ -65,4 +65,28 @@ impl LeaseFigures {
         self.lapsed += other.lapsed;
         self.trips_saved += other.trips_saved;
     }
+}
+
+/// Lists what the series of a region show that shares limits with others: sums since the store was
+/// made, but for `held` and `round_trip`.
+#[cfg_attr(
+    not(feature = "metrics"),
+    allow(dead_code, reason = "nothing shows it")
+)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionFigures {
+    /// The units that the region held when this process saw them last.
+    pub held: u64,
+    /// The calls of the home that were answered.
+    pub answered: u64,
+    /// The calls of the home that were given up.
+    pub given_up: u64,
+    /// The calls of the home that were sent again.
+    pub resent: u64,
+    /// The units that the home has granted to this process, for its region.
+    pub granted: u64,
+    /// The granted units that nobody could spend.
+    pub lost: u64,
+    /// The longest of the last round trips to the home.
+    pub round_trip: Duration,
 }

@@ -17,6 +17,13 @@ pub(crate) struct StoreArguments {
     #[arg(value_name = "URL")]
     pub(crate) store: Option<String>,
 
+    /// Shares limits with `lease` among regions: sets the home of these limits by a URL, as in
+    /// `redis://us.example/?replicas=1&round_trip=80ms`. Then --store is the Redis of this region, as
+    /// in `redis://eu.example/?region=eu`, and decides all other limits
+    #[arg(long, env = "TOLLGATE_HOME_STORE", hide_env_values = true)]
+    #[arg(value_name = "URL")]
+    pub(crate) home_store: Option<String>,
+
     /// Sets the answer while Redis is away
     #[arg(long, env = "TOLLGATE_ON_OUTAGE", default_value = "local")]
     #[arg(value_name = "ANSWER")]

@@ -27,6 +27,15 @@ impl Pot {
         spends
     }
 
+    /// Takes the report of what was spent. The process goes on with what is left.
+    pub fn take_report(&mut self) -> Report {
+        Report {
+            stamp: self.stamp,
+            spent: std::mem::take(&mut self.spent),
+            returned: 0,
+        }
+    }
+
     /// Returns the report with which the process ends its lease.
     #[must_use]
     pub fn report(&self, rules: &Rules, now: Time) -> Report {

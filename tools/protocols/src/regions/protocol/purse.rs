@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use super::{Call, Deposit, Mistake, Pot, Report, Rules, Stamp, Time, Units, may_claim};
 
-/// Holds the units of one stamp. It stays until it lapses, also when it is empty: processes report
-/// to it.
+/// Holds the units of one stamp, until they lapse, or until all were spent and reported. It stays
+/// while processes hold units of it: they report to it.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// The stamp of the units.
@@ -15,9 +15,14 @@ pub struct Slot {
     pub free: Units,
     /// The units that were spent and not yet reported.
     pub spent: Units,
+    /// The units that processes hold, or have spent and not yet reported.
+    pub leased: Units,
     /// The time from which on nothing of it may be spent.
     pub until: Time,
 }
+
+/// The most units that a process leases at once.
+const MOST_LEASED: Units = 2;
 
 /// A call that has begun and whose deposit has not come.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +47,7 @@ pub struct Purse {
 }
 
 impl Purse {
-    /// Voids a purse that another reign has filled, and drops what has lapsed.
+    /// Voids a purse that another reign has filled, and drops what has lapsed or was reported whole.
     ///
     /// A server gets another reign at each promotion and each start. What a purse of another one
     /// held may have been spent since, by the server that had it.
@@ -53,7 +58,8 @@ impl Purse {
                 ..Self::default()
             };
         }
-        self.slots.retain(|slot| now < slot.until);
+        self.slots
+            .retain(|slot| now < slot.until && slot.free + slot.spent + slot.leased > 0);
     }
 
     /// Begins a call: takes the reports out of the slots, and with `gives_back` the free units too.
@@ -115,6 +121,7 @@ impl Purse {
                 stamp: grant.stamp,
                 free: grant.units,
                 spent: 0,
+                leased: 0,
                 until,
             });
             self.slots.sort_unstable();
@@ -131,10 +138,12 @@ impl Purse {
         })
     }
 
-    /// Leases a unit to a process, whose clock shows `here`. The lease ends with its slot.
+    /// Leases units to a process, whose clock shows `here`. The lease ends with its slot.
     pub fn lease(&mut self, rules: &Rules, now: Time, here: Time) -> Option<Pot> {
         let slot = self.slots.iter_mut().find(|slot| slot.free > 0)?;
-        slot.free -= 1;
+        let units = slot.free.min(MOST_LEASED);
+        slot.free -= units;
+        slot.leased += units;
         let life = if rules.has(Mistake::LeaseOutlivesSlot) {
             2 * rules.generation
         } else {
@@ -142,19 +151,27 @@ impl Purse {
         };
         Some(Pot {
             stamp: slot.stamp,
-            units: 1,
+            units,
             spent: 0,
             until: here + life,
         })
     }
 
-    /// Takes the report of a process: what it has spent of a slot, and what it gives back.
+    /// Takes the report of a process: what it has spent of a slot, and what it gives back. Nothing
+    /// counts that the slot has not leased: it may have the stamp of one that was voided.
     pub fn report(&mut self, rules: &Rules, report: Report) {
         let any = rules.has(Mistake::ReportToAnySlot);
         let mut slots = self.slots.iter_mut();
         if let Some(slot) = slots.find(|slot| any || slot.stamp == report.stamp) {
-            slot.spent += report.spent;
-            slot.free += report.returned;
+            let (spent, returned) = if any {
+                (report.spent, report.returned)
+            } else {
+                let spent = report.spent.min(slot.leased);
+                (spent, report.returned.min(slot.leased - spent))
+            };
+            slot.leased = slot.leased.saturating_sub(spent + returned);
+            slot.spent += spent;
+            slot.free += returned;
         }
     }
 

@@ -2,7 +2,7 @@
 //! The rules of home and purse that it calls are in `protocol/`.
 
 use super::{At, Message, Region, Server, Setting, Step, World};
-use crate::regions::protocol::{Home, Mistake, Purse, Report, Time};
+use crate::regions::protocol::{Home, Mistake, Pot, Purse, Report, Time};
 
 /// Takes one of what may happen so often.
 fn one_of(left: &mut u8) -> Option<()> {
@@ -31,17 +31,21 @@ impl World {
                 Some(())
             }
             Step::Lease { process, at } => self.lease(setting, process, at),
-            Step::Report { process, at } => {
-                let report = self.end_lease(setting, process)?;
+            Step::Report {
+                process,
+                at,
+                goes_on,
+            } => {
+                let report = self.report(setting, process, goes_on)?;
                 let (region, now) = (process / setting.processes, self.now);
                 let server = self.regions[region].server(at)?;
                 server.touch(&setting.rules, now);
                 server.purse.report(&setting.rules, report);
                 Some(())
             }
-            Step::LoseReport { process } => {
+            Step::LoseReport { process, goes_on } => {
                 one_of(&mut self.left.losses)?;
-                self.end_lease(setting, process).map(|_| ())
+                self.report(setting, process, goes_on).map(|_| ())
             }
             Step::Spend { process } => {
                 let spends = self.processes[process].pot.as_mut()?.spend(self.now);
@@ -176,8 +180,13 @@ impl World {
         Some(())
     }
 
-    fn end_lease(&mut self, setting: &Setting, process: usize) -> Option<Report> {
-        let pot = self.processes[process].pot.take()?;
+    /// Takes the report of a process, which ends its lease or goes on with it.
+    fn report(&mut self, setting: &Setting, process: usize, goes_on: bool) -> Option<Report> {
+        let pot = &mut self.processes[process].pot;
+        if goes_on {
+            return pot.as_mut().map(Pot::take_report);
+        }
+        let pot = pot.take()?;
         Some(pot.report(&setting.rules, self.now))
     }
 

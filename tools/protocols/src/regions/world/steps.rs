@@ -33,10 +33,14 @@ pub enum Step {
     Lose { process: usize },
     /// A process leases a unit.
     Lease { process: usize, at: At },
-    /// A process ends its lease.
-    Report { process: usize, at: At },
-    /// The report of a process is lost.
-    LoseReport { process: usize },
+    /// A process ends its lease, or with `goes_on` reports what it has spent of it.
+    Report {
+        process: usize,
+        at: At,
+        goes_on: bool,
+    },
+    /// Such a report of a process is lost.
+    LoseReport { process: usize, goes_on: bool },
     /// A process admits a request by its lease.
     Spend { process: usize },
     /// A purse admits a request.
@@ -152,9 +156,20 @@ impl World {
                 if pot.units > 0 {
                     steps.push(Step::Spend { process });
                 }
-                steps.extend(purses.iter().map(|&at| Step::Report { process, at }));
+                let ends_or_goes_on = if pot.spent > 0 && pot.units > 0 {
+                    &[false, true][..]
+                } else {
+                    &[false]
+                };
+                let reports = pairs(purses, ends_or_goes_on);
+                steps.extend(reports.map(|(at, goes_on)| Step::Report {
+                    process,
+                    at,
+                    goes_on,
+                }));
                 if left.losses > 0 {
-                    steps.push(Step::LoseReport { process });
+                    let lose = |&goes_on| Step::LoseReport { process, goes_on };
+                    steps.extend(ends_or_goes_on.iter().map(lose));
                 }
             }
         }
