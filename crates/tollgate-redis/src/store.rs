@@ -457,12 +457,8 @@ mod tests {
             // Longer than any machine stands still.
             life_us: 3_600_000_000,
         };
-        LeaseCall::new(&backend.leased_units, sent_us).answered(
-            &key,
-            hash.whole,
-            &decision,
-            Some(grant),
-        );
+        let call = LeaseCall::new(&backend.leased_units, sent_us);
+        call.answered(&key, hash.whole, call.now_us(), &decision, Some(grant));
         let ask = || {
             let answer = store.check(check).into_ready();
             answer.expect("no call").expect("a decision")

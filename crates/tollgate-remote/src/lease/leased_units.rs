@@ -213,12 +213,23 @@ impl LeaseCall {
         }
     }
 
+    /// Returns the time now, for [`compose`](Self::compose) and [`answered`](Self::answered). A batch
+    /// reads it once for all keys.
+    pub fn now_us(&self) -> u64 {
+        self.leased_units.now_us()
+    }
+
     /// Takes the reports of a key for the call that is composed now, and returns the number of
     /// units that it wants.
     ///
     /// A report that was taken is not sent again, whatever becomes of the call.
-    pub fn compose(&self, policies: &PolicySet, key: &Key, hash: u64) -> (Vec<Report>, u64) {
-        let now_us = self.leased_units.now_us();
+    pub fn compose(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        hash: u64,
+        now_us: u64,
+    ) -> (Vec<Report>, u64) {
         let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(policies, key, hash);
         let Some(entry) = entry else {
@@ -243,9 +254,16 @@ impl LeaseCall {
         (reports, want)
     }
 
-    /// Notes the answer to the call: the last decision on the key, and the units that were granted.
-    pub fn answered(&self, key: &Key, hash: u64, decision: &Decision, grant: Option<Grant>) {
-        let here_us = self.leased_units.now_us();
+    /// Notes the answer to the call, which came before `here_us`: the last decision on the key, and the
+    /// units that were granted.
+    pub fn answered(
+        &self,
+        key: &Key,
+        hash: u64,
+        here_us: u64,
+        decision: &Decision,
+        grant: Option<Grant>,
+    ) {
         let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(decision.policies(), key, hash);
         let Some(entry) = entry else { return };
@@ -595,10 +613,10 @@ mod refunds_tests {
         /// Makes a call, which reports what was spent.
         fn call(&self, grant: Option<Grant>) {
             let call = LeaseCall::new(&self.units, self.clock.now_us());
-            let _ = call.compose(&self.policies, &self.key, HASH);
+            let _ = call.compose(&self.policies, &self.key, HASH, call.now_us());
             let store = MemoryStore::builder().clock(self.clock.clone()).build();
             let decision = decide(&store, self.check(Cost::ZERO));
-            call.answered(&self.key, HASH, &decision, grant);
+            call.answered(&self.key, HASH, call.now_us(), &decision, grant);
         }
 
         /// Returns the decision of a check that is decided by units that are held.

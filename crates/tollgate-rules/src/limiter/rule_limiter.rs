@@ -170,6 +170,7 @@ impl RuleLimiter {
     ///
     /// A dropped future may have spent units of some or all descriptors.
     pub async fn check_plan(&self, plan: &Plan<'_>) -> Result<RuleDecision, Error> {
+        // What other requests need is boxed: see `charge` in `steps.rs`.
         let Some(planned) = plan.only() else {
             return Box::pin(self.check_several(plan)).await;
         };
@@ -186,7 +187,8 @@ impl RuleLimiter {
         Ok(RuleDecision::new(verdict, smallvec![decision]))
     }
 
-    /// Decides a request of several descriptors, or one that [several](Plan::only) would decide.
+    /// Decides any request: one of several descriptors, one that gives units back, and one in the mode
+    /// `envoy`.
     async fn check_several(&self, plan: &Plan<'_>) -> Result<RuleDecision, Error> {
         let (verdict, charges) = self.decide_plan(plan).await?;
         let decisions = charges

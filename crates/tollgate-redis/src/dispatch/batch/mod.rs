@@ -406,15 +406,26 @@ impl Group {
         // At least 1, and a whole number that a double holds.
         let birth = (random::bits() >> 12) + 1;
         let mut args = MixedArgs::leasing(server.now(), birth, self.subjects.len());
+        let now_us = self.lease_now_us();
         for subject in &self.subjects {
             let request = subject[0].request();
             let policies = request.policies();
-            let compose =
-                |call: &LeaseCall| call.compose(policies, request.key(), request.hash.whole);
+            let compose = |call: &LeaseCall| {
+                call.compose(policies, request.key(), request.hash.whole, now_us)
+            };
             let (reports, want) = request.lease_call.as_ref().map(compose).unwrap_or_default();
             args.leased_subject(policies, &reports, want, runs_of(subject));
         }
         args
+    }
+
+    /// Returns the time now by the clock of leases.
+    fn lease_now_us(&self) -> u64 {
+        let mut calls = self
+            .subjects
+            .iter()
+            .map(|subject| &subject[0].request().lease_call);
+        calls.find_map(Option::as_ref).map_or(0, LeaseCall::now_us)
     }
 
     /// Returns whether replicas take units of the policies in advance.
@@ -526,15 +537,23 @@ impl Group {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
         };
-        for subject in self.subjects {
-            let first = subject[0].request();
-            let outcome = |(_, count)| (count, reply.next(first.policies(), count));
-            let runs: SmallVec<[_; 1]> = runs_of(&subject).map(outcome).collect();
+        let here_us = self.lease_now_us();
+        for mut subject in self.subjects {
+            if subject.len() == 1
+                && let Some(check) = subject.pop()
+            {
+                reply_leased(check, &mut reply, here_us);
+                continue;
+            }
+            let (first, mut runs) = (subject[0].request(), SmallVec::<[_; 1]>::new());
+            for (_, count) in runs_of(&subject) {
+                runs.push((count, reply.next(first.policies(), count)));
+            }
             if let (Ok(grant), Some(call)) = (reply.grant(first.policies()), &first.lease_call)
                 && let (Some((count, Ok(last))), Some(check)) = (runs.last(), subject.last())
             {
                 let decision = last.decision(count - 1, first.policies(), check.request().charge());
-                call.answered(first.key(), first.hash.whole, &decision, grant);
+                call.answered(first.key(), first.hash.whole, here_us, &decision, grant);
             }
             let mut checks = subject.into_iter();
             for (count, outcome) in runs {
@@ -658,6 +677,20 @@ fn reply_run(run: impl IntoIterator<Item = QueuedCheck>, outcome: &Result<Outcom
         };
         check.reply(reply);
     }
+}
+
+/// Replies to a check of leased policies that is alone on its key, as most are: its decision is that
+/// of the key.
+fn reply_leased(check: QueuedCheck, reply: &mut BatchReply<'_>, here_us: u64) {
+    let request = check.request();
+    let outcome = reply.next(request.policies(), 1);
+    let outcome = outcome.map(|one| one.decision(0, request.policies(), request.charge()));
+    if let (Ok(grant), Some(call)) = (reply.grant(request.policies()), &request.lease_call)
+        && let Ok(decision) = &outcome
+    {
+        call.answered(request.key(), request.hash.whole, here_us, decision, grant);
+    }
+    check.reply(outcome.map_err(CallError::Failed));
 }
 
 fn reply_all(subjects: Vec<Subject>, reply: &CheckResult) {
