@@ -91,7 +91,7 @@ impl Leases {
 
 impl Trip {
     fn new(call: LeaseCall, policies: &PolicySet, key: &Key, hash: u64, length_us: u64) -> Self {
-        let (reports, want) = call.compose(policies, key, hash);
+        let (reports, want) = call.compose(policies, key, hash, call.now_us());
         Self {
             call,
             hash,
@@ -110,7 +110,8 @@ impl Trip {
             life_us: lease.life_us,
         };
         let grant = (lease.units > 0).then_some(grant);
-        self.call.answered(key, self.hash, decision, grant);
+        let here_us = self.call.now_us();
+        self.call.answered(key, self.hash, here_us, decision, grant);
     }
 }
 

@@ -215,6 +215,7 @@ impl LeaseCall {
 
     /// Returns the time now, for [`compose`](Self::compose) and [`answered`](Self::answered). A batch
     /// reads it once for all keys.
+    #[must_use]
     pub fn now_us(&self) -> u64 {
         self.leased_units.now_us()
     }
