@@ -90,20 +90,16 @@ impl ExceptionRow {
 
     /// Shows this name in the place of the key.
     #[must_use]
-    pub fn with_key(self, name: impl Into<String>) -> Self {
-        Self {
-            key: name.into(),
-            ..self
-        }
+    pub fn with_key(mut self, name: impl Into<String>) -> Self {
+        self.key = name.into();
+        self
     }
 
     /// Adds the quota that it puts into force, where that is known.
     #[must_use]
-    pub fn with_quota(self, quota: Option<Quota>) -> Self {
-        Self {
-            quota: quota.map(|quota| quota.to_string()),
-            ..self
-        }
+    pub fn with_quota(mut self, quota: Option<Quota>) -> Self {
+        self.quota = quota.map(|quota| quota.to_string());
+        self
     }
 }
 

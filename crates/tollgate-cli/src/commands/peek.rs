@@ -59,10 +59,8 @@ pub(crate) struct Peek {
 #[derive(Serialize)]
 struct Peeked {
     states: Vec<StateEntry>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    purses: Vec<PurseEntry>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    homes: Vec<HomeEntry>,
+    #[serde(flatten)]
+    regional: Regional,
 }
 
 impl Peek {
@@ -89,30 +87,29 @@ impl Peek {
             }
             Ok((states, regional))
         })?;
-        let Regional { purses, homes } = regional;
-        let peeked = Peeked {
-            states,
-            purses,
-            homes,
-        };
+        let peeked = Peeked { states, regional };
         Ok(Report::new(format, &peeked, || self.text(&peeked)))
     }
 
     fn text(&self, peeked: &Peeked) -> String {
-        let mut text = match &peeked.states[..] {
-            [] if peeked.purses.is_empty() && peeked.homes.is_empty() => {
-                "nothing is spent\n".to_owned()
-            }
+        let states = match &peeked.states[..] {
             [] => String::new(),
             states => state_table(states) + &self.waits(states),
         };
-        for part in [purse_table(&peeked.purses), home_table(&peeked.homes)] {
-            if !text.is_empty() && !part.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&part);
+        let Regional { purses, homes } = &peeked.regional;
+        let regional = [
+            ("in this region", purse_table(purses)),
+            ("at the home", home_table(homes)),
+        ];
+        let regional = regional
+            .iter()
+            .filter(|(_, table)| table.rows() > 0)
+            .map(|(title, table)| format!("{title}\n{}", table.text()));
+        let parts = [states].into_iter().filter(|states| !states.is_empty());
+        match parts.chain(regional).collect::<Vec<_>>() {
+            parts if parts.is_empty() => "nothing is spent\n".to_owned(),
+            parts => parts.join("\n"),
         }
-        text
     }
 
     /// Returns a line for each state: when the cost fits.
@@ -128,10 +125,7 @@ impl Peek {
 }
 
 /// Returns the lines of purses: what the region holds.
-fn purse_table(purses: &[PurseEntry]) -> String {
-    if purses.is_empty() {
-        return String::new();
-    }
+fn purse_table(purses: &[PurseEntry]) -> Table {
     let mut table = Table::new([
         ">free",
         ">in processes",
@@ -155,14 +149,11 @@ fn purse_table(purses: &[PurseEntry]) -> String {
             purse.policy.clone(),
         ]);
     }
-    format!("in this region\n{}", table.text())
+    table
 }
 
 /// Returns the lines of homes: what is used of a limit in all regions.
-fn home_table(homes: &[HomeEntry]) -> String {
-    if homes.is_empty() {
-        return String::new();
-    }
+fn home_table(homes: &[HomeEntry]) -> Table {
     let mut table = Table::new([
         ">spent",
         ">in regions",
@@ -189,5 +180,5 @@ fn home_table(homes: &[HomeEntry]) -> String {
             home.quota.clone().unwrap_or_default(),
         ]);
     }
-    format!("at the home\n{}", table.text())
+    table
 }

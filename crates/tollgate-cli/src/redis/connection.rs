@@ -96,23 +96,19 @@ impl Connection {
             .ok_or_else(moved)?;
         let port = port.parse().map_err(|_| moved())?;
         let info = self.client.get_connection_info().clone();
-        let address = match info.addr().clone() {
-            // A server without a name of its own leaves out the host, which is then the one that
-            // was asked.
-            ConnectionAddr::Tcp(asked, _) => ConnectionAddr::Tcp(host_or(host, asked), port),
-            ConnectionAddr::TcpTls {
-                host: asked,
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host: host_or(host, asked),
-                port,
-                insecure,
-                tls_params,
-            },
+        let mut address = info.addr().clone();
+        let (to_host, to_port) = match &mut address {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (host, port)
+            }
             _ => return Err(moved()),
         };
+        // A server without a name of its own leaves out the host, which is then the one that was
+        // asked.
+        if !host.is_empty() {
+            host.clone_into(to_host);
+        }
+        *to_port = port;
         let client = Client::open(info.set_addr(address)).map_err(|_| moved())?;
         Self::open(client, self.timeout, self.prefix.clone()).await
     }
@@ -405,35 +401,27 @@ fn unit(entry: &Value) -> Option<u64> {
     Some(f64::from_le_bytes(*at_us) as u64)
 }
 
-fn host_or(host: &str, asked: String) -> String {
-    if host.is_empty() {
-        asked
-    } else {
-        host.to_owned()
-    }
-}
-
 /// Reports a failure of the server. The words of the server are left out, because it may repeat the
 /// password.
 fn failure(what: &str, address: &str, error: &RedisError) -> Failure {
     let reason = if error.is_timeout() {
-        "no answer in time".to_owned()
+        "no answer in time"
     } else if error.is_connection_refusal() {
-        "the connection was refused".to_owned()
+        "the connection was refused"
     } else if error.is_connection_dropped() {
-        "the connection ended".to_owned()
+        "the connection ended"
     } else if error.is_io_error() && error.to_string().contains("lookup address") {
-        "the name of the host was not found".to_owned()
+        "the name of the host was not found"
     } else if error
         .detail()
         .is_some_and(|text| text.contains("DB index is out of range"))
     {
-        "the server has no database of this number".to_owned()
+        "the server has no database of this number"
     } else {
         match error.code() {
-            Some("NOAUTH") => "it asks for a password (NOAUTH)".to_owned(),
-            Some(code) => code.to_owned(),
-            None => error.category().to_owned(),
+            Some("NOAUTH") => "it asks for a password (NOAUTH)",
+            Some(code) => code,
+            None => error.category(),
         }
     };
     Failure::new(format_args!("{what} {address}: {reason}"))

@@ -248,11 +248,9 @@ impl Limits {
     fn policy_of(&self, exception: &Exception) -> Option<Policy> {
         let mut published = self.publications.iter().rev();
         let limiter = published.find(|limiter| limiter.name() == exception.limiter())?;
-        let policies = limiter.policies();
-        let mut policies = policies.iter();
-        policies
-            .find(|policy| policy.name() == exception.policy())
-            .cloned()
+        let (policies, name) = (limiter.policies(), exception.policy());
+        let named = policies.iter().find(|policy| policy.name() == name);
+        named.cloned()
     }
 
     /// Returns the quota in force of a state, and `None` when it is not known.
@@ -262,11 +260,9 @@ impl Limits {
 
     /// Returns the quota of a state without an exception.
     fn plain_quota(&self, key: &StateKey) -> Option<Quota> {
-        if let Some(quota) = self.of_policies.get(&key.policy) {
-            return Some(*quota);
-        }
         let name = (key.policy.clone(), key.kind);
-        if let Some(quota) = self.of_services.get(&name) {
+        let by_name = self.of_policies.get(&key.policy);
+        if let Some(quota) = by_name.or_else(|| self.of_services.get(&name)) {
             return Some(*quota);
         }
         match self.of_rules.get(&name)? {

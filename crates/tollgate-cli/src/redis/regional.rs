@@ -59,9 +59,11 @@ pub(crate) struct HomeEntry {
 }
 
 /// Lists what a server has of limits that regions share.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Regional {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) purses: Vec<PurseEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) homes: Vec<HomeEntry>,
 }
 

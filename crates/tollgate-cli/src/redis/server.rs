@@ -197,21 +197,25 @@ fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// Makes the call that servers of both kinds have.
+macro_rules! either {
+    ($self:ident, $server:ident => $call:expr) => {
+        match $self {
+            Self::Redis($server) => $call,
+            Self::Postgres($server) => $call,
+        }
+    };
+}
+
 impl Server {
     /// Returns the prefix of the store's keys.
     pub(crate) fn prefix(&self) -> &str {
-        match self {
-            Self::Redis(redis) => redis.prefix(),
-            Self::Postgres(table) => table.prefix(),
-        }
+        either!(self, server => server.prefix())
     }
 
     /// Returns the server's time in microseconds since the Unix epoch.
     pub(crate) async fn now_us(&mut self) -> Result<u64, Failure> {
-        match self {
-            Self::Redis(redis) => redis.now_us().await,
-            Self::Postgres(table) => table.now_us().await,
-        }
+        either!(self, server => server.now_us().await)
     }
 
     /// Returns how many keys the server has, of all programs. 0 when that is not known.
@@ -229,10 +233,7 @@ impl Server {
         place: &[u8],
         count: u64,
     ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), Failure> {
-        match self {
-            Self::Redis(redis) => redis.keys(wanted, place, count).await,
-            Self::Postgres(table) => table.keys(wanted, place, count).await,
-        }
+        either!(self, server => server.keys(wanted, place, count).await)
     }
 
     /// Returns what is stored for these states, which have these quotas, and the time.
@@ -240,10 +241,7 @@ impl Server {
         &mut self,
         keys: &[(Option<Quota>, StateKey)],
     ) -> Result<(u64, Vec<Looked>), Failure> {
-        match self {
-            Self::Redis(redis) => redis.look(keys).await,
-            Self::Postgres(table) => table.look(keys).await,
-        }
+        either!(self, server => server.look(keys).await)
     }
 
     /// Returns the time now in microseconds, the value of a key, and the milliseconds until it expires.
@@ -261,10 +259,7 @@ impl Server {
 
     /// Returns the time of a unit of a log. The newest is at 0.
     pub(super) async fn unit(&mut self, key: &str, at: u64) -> Result<Option<u64>, Failure> {
-        match self {
-            Self::Redis(redis) => redis.unit(key, at).await,
-            Self::Postgres(table) => table.unit(key, at).await,
-        }
+        either!(self, server => server.unit(key, at).await)
     }
 
     /// Removes a state, and with it what processes hold of a leased policy.
@@ -291,10 +286,7 @@ impl Server {
 
     /// Returns the texts of the limits that services publish, the newest last.
     pub(super) async fn limits(&mut self, most: usize) -> Result<Vec<Vec<u8>>, Failure> {
-        match self {
-            Self::Redis(redis) => redis.limits(most).await,
-            Self::Postgres(table) => table.limits(most).await,
-        }
+        either!(self, server => server.limits(most).await)
     }
 
     /// Returns the reports of replicas with the times at which they came, and the time now, in
@@ -303,10 +295,7 @@ impl Server {
         &mut self,
         most: usize,
     ) -> Result<(u64, Vec<(Vec<u8>, u64)>), Failure> {
-        match self {
-            Self::Redis(redis) => redis.reports(most).await,
-            Self::Postgres(table) => table.reports(most).await,
-        }
+        either!(self, server => server.reports(most).await)
     }
 
     /// Returns the names of the processes that are counted in a group, with the times at which they
@@ -316,18 +305,12 @@ impl Server {
         group: &str,
         most: usize,
     ) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
-        match self {
-            Self::Redis(redis) => redis.counted(group, most).await,
-            Self::Postgres(table) => table.counted(group, most).await,
-        }
+        either!(self, server => server.counted(group, most).await)
     }
 
     /// Returns the shares that operators have set, by the names of limiters.
     pub(super) async fn shares(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
-        match self {
-            Self::Redis(redis) => redis.shares().await,
-            Self::Postgres(table) => table.shares().await,
-        }
+        either!(self, server => server.shares().await)
     }
 
     /// Lists, grants or withdraws exceptions.
@@ -335,10 +318,7 @@ impl Server {
         &mut self,
         call: &ExceptionCall,
     ) -> Result<ExceptionReply, Failure> {
-        match self {
-            Self::Redis(redis) => redis.exceptions(call).await,
-            Self::Postgres(table) => table.exceptions(call).await,
-        }
+        either!(self, server => server.exceptions(call).await)
     }
 
     /// Sets the share of a limiter, or withdraws it.
@@ -347,9 +327,6 @@ impl Server {
         limiter: &str,
         percent: Option<u8>,
     ) -> Result<(), Failure> {
-        match self {
-            Self::Redis(redis) => redis.set_share(limiter, percent).await,
-            Self::Postgres(table) => table.set_share(limiter, percent).await,
-        }
+        either!(self, server => server.set_share(limiter, percent).await)
     }
 }

@@ -13,18 +13,12 @@ pub(crate) enum Wanted {
 impl Wanted {
     /// Returns whether the state of this key is wanted.
     pub(super) fn has(&self, key: &StateKey) -> bool {
-        match self {
-            Self::All => true,
-            Self::Subjects(subjects) => subjects.contains(&key.subject),
-        }
+        matches!(self, Self::All) || self.names(&key.subject)
     }
 
     /// Returns whether this subject is named.
     pub(super) fn names(&self, subject: &str) -> bool {
-        match self {
-            Self::All => false,
-            Self::Subjects(subjects) => subjects.iter().any(|named| named == subject),
-        }
+        matches!(self, Self::Subjects(subjects) if subjects.iter().any(|named| named == subject))
     }
 
     /// Returns the outermost level, which stands in braces, of the only subject that is wanted.
