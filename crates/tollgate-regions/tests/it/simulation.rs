@@ -391,10 +391,10 @@ fn a_window_is_never_exceeded_and_used_whole() {
     assert_eq!(seen.admitted, 30_000, "{seen:?}");
 }
 
-/// One region is busy for a while and idle for longer than units live, and busy to the end from the
-/// thirtieth second on. Two others ask for everything.
+/// One region is busy for a while, before the others have used up a window, then idle for longer than
+/// units live, and busy to the end. Two others ask for everything.
 fn with_pauses(second: u64) -> [u64; REGIONS] {
-    let is_busy = second % 15 < 2 || second >= 30;
+    let is_busy = (21..23).contains(&second) || second >= 40;
     [900, 600, if is_busy { 400 } else { 0 }]
 }
 
