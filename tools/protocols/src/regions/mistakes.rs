@@ -53,67 +53,67 @@ pub const MISTAKES: [Seeded<Setting>; 16] = [
         Mistake::DrainAsUsed,
         "a home that drains counts nothing as outstanding",
         DRAINED,
-        ("bound", 11, 29_847),
+        ("bound", 11, 29_402),
     ),
     seeded(
         Mistake::DrainWithOldHome,
         "a home drains although the one before lives on",
         DRAINED.old_lives(),
-        ("bound", 13, 29_847),
+        ("bound", 13, 29_402),
     ),
     seeded(
         Mistake::LifeFromDeposit,
         "the life of a slot begins with its deposit",
         ONE,
-        ("bound", 12, 2_173),
+        ("bound", 12, 2_140),
     ),
     seeded(
         Mistake::DepositOfAnyReign,
         "a late deposit is accepted by the next server, whose clock is behind",
         ONE.region_failures(1).skew(2),
-        ("bound", 13, 136_349),
+        ("bound", 13, 135_543),
     ),
     seeded(
         Mistake::NoMendedClock,
         "a home whose clock is ahead keeps its generation",
         COPIED.skew(2),
-        ("bound", 13, 99_022),
+        ("bound", 13, 98_221),
     ),
     seeded(
         Mistake::LeaseOutlivesSlot,
         "the lease of a process outlives its slot",
         ONE.times(2, 1).last(5).leases(1),
-        ("bound", 14, 11_412),
+        ("bound", 14, 11_248),
     ),
     seeded(
         Mistake::NoFloor,
         "a region's clock goes back",
         ONE.times(1, 1).last(3).clock_steps(2),
-        ("bound", 13, 30_973),
+        ("bound", 13, 30_478),
     ),
     seeded(
         Mistake::ReportStays,
         "a report is not taken out of its slot",
         TWO.last(3).calls(4),
-        ("bound", 17, 46_937),
+        ("bound", 17, 42_942),
     ),
     seeded(
         Mistake::NoLedger,
         "a call that is repeated is applied twice: no ledger",
         TWO.last(3).calls(3).repeats(1),
-        ("bound", 15, 58_922),
+        ("bound", 15, 56_583),
     ),
     seeded(
         Mistake::AnyGeneration,
         "units are returned after they have lapsed",
         ONE_BY_ONE.calls(3).returns(1),
-        ("backed", 11, 80_527),
+        ("backed", 11, 71_405),
     ),
     seeded(
         Mistake::ReportToAnySlot,
         "a process reports to another slot than its own",
         ONE_BY_ONE.calls(3).leases(1),
-        ("backed", 13, 118_031),
+        ("backed", 13, 112_283),
     ),
     seeded(
         Mistake::LedgerOfLastReign,
@@ -124,7 +124,7 @@ pub const MISTAKES: [Seeded<Setting>; 16] = [
             .leases(1)
             .repeats(1)
             .region_failures(1),
-        ("backed", 10, 142_664),
+        ("backed", 10, 156_612),
     ),
 ];
 
