@@ -216,6 +216,17 @@ pub(crate) async fn grant(
     })
 }
 
+/// Describes an exception that an operator names, for [`withdraw`].
+pub(crate) fn described(limiter: &str, policy: Option<&str>, key: &str) -> String {
+    let of_policy = |policy| format!("of {} ", shown(policy));
+    format!(
+        "{}for {} at the limiter {}",
+        policy.map(of_policy).unwrap_or_default(),
+        shown(key),
+        shown(limiter)
+    )
+}
+
 /// Withdraws the only exception that `is_meant` selects. `what` names it in an error.
 pub(crate) async fn withdraw(
     server: &mut Server,

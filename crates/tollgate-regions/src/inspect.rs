@@ -5,7 +5,7 @@
 use tollgate_core::{Quota, raw::micros};
 
 use crate::{
-    rules::{Home, Level, Meter, Purse},
+    rules::{Home, Level, Meter, Purse, Slot},
     wire,
 };
 
@@ -42,22 +42,24 @@ impl StoredPurse {
     /// the Unix epoch.
     #[must_use]
     pub fn free(&self, now_us: u64) -> u64 {
-        let alive = self.0.slots.iter().filter(|slot| now_us < slot.until_us);
-        alive.map(|slot| slot.free).sum()
+        self.alive(now_us).map(|slot| slot.free).sum()
     }
 
     /// Returns the units that processes hold, or have spent and not yet reported.
     #[must_use]
     pub fn leased(&self, now_us: u64) -> u64 {
-        let alive = self.0.slots.iter().filter(|slot| now_us < slot.until_us);
-        alive.map(|slot| slot.leased).sum()
+        self.alive(now_us).map(|slot| slot.leased).sum()
     }
 
     /// Returns the units that were spent, and not yet reported to the home.
     #[must_use]
     pub fn unreported(&self, now_us: u64) -> u64 {
-        let alive = self.0.slots.iter().filter(|slot| now_us < slot.until_us);
-        alive.map(|slot| slot.spent).sum()
+        self.alive(now_us).map(|slot| slot.spent).sum()
+    }
+
+    fn alive(&self, now_us: u64) -> impl Iterator<Item = &Slot> {
+        let slots = self.0.slots.iter();
+        slots.filter(move |slot| now_us < slot.until_us)
     }
 
     /// Returns the demand of the region as it was estimated last, in units of a second.

@@ -33,7 +33,7 @@ const AMOUNT: u64 = 1_500;
 
 /// All streams share this one.
 const POOL: Policy = Policy::fixed_window("pool", Quota::new(AMOUNT, YEAR)).at_level(1);
-/// What one stream has spent.
+/// The units of one stream.
 const OWN: Policy = Policy::fixed_window("own", Quota::new(10 * AMOUNT, YEAR));
 
 /// The time of a call of the store.

@@ -190,13 +190,7 @@ impl Except {
             Some((key, _)) => key,
             None => self.text_key()?,
         };
-        let of_policy = |policy: &String| format!("of {} ", shown(policy));
-        let what = format!(
-            "{}for {} at the limiter {}",
-            self.policy.as_ref().map(of_policy).unwrap_or_default(),
-            shown(&key),
-            shown(limiter)
-        );
+        let what = exceptions::described(limiter, self.policy.as_deref(), &key);
         let is_meant = |exception: &Exception| {
             let policy = self.policy.as_deref();
             exception.limiter() == limiter

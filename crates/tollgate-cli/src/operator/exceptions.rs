@@ -219,13 +219,7 @@ impl Operator {
                 && (keys.iter().any(|key| key == exception.key())
                     || self.0.names.digest(exception.key()).as_deref() == Some(key))
         };
-        let of_policy = |policy| format!("of {} ", shown(policy));
-        let what = format!(
-            "{}for {} at the limiter {}",
-            policy.map(of_policy).unwrap_or_default(),
-            shown(key),
-            shown(limiter)
-        );
+        let what = exceptions::described(limiter, policy, key);
         let (now_us, withdrawn) = exceptions::withdraw(&mut session.server, &what, is_meant)
             .await
             .map_err(|failure| {

@@ -68,10 +68,7 @@ impl Limiter {
         policy: &str,
         key: impl Into<Key>,
     ) -> Result<Option<Exception>, Error> {
-        let key = key.into();
-        let call = ExceptionCall::withdraw(self.name(), policy, key.encoded());
-        let reply = self.exception_call(call).await?;
-        Ok(reply.exceptions.into_iter().next())
+        self.withdraw(policy, key.into().encoded()).await
     }
 
     /// Withdraws an exception, as [`exceptions`](Self::exceptions) lists it. Returns it; `None` when it
@@ -81,7 +78,12 @@ impl Limiter {
     ///
     /// When the store keeps no exceptions, or cannot be reached.
     pub async fn withdraw_listed(&self, listed: &Exception) -> Result<Option<Exception>, Error> {
-        let call = ExceptionCall::withdraw(self.name(), listed.policy(), listed.key());
+        self.withdraw(listed.policy(), listed.key()).await
+    }
+
+    /// Withdraws the exception of a policy for an encoded key.
+    async fn withdraw(&self, policy: &str, key: &str) -> Result<Option<Exception>, Error> {
+        let call = ExceptionCall::withdraw(self.name(), policy, key);
         let reply = self.exception_call(call).await?;
         Ok(reply.exceptions.into_iter().next())
     }

@@ -71,7 +71,7 @@ pub struct Ask {
     pub most: u64,
     /// The units that the process wants to lease.
     pub want: u64,
-    /// What the process has done with the units that it has leased.
+    /// The reports of the process on the units that it has leased.
     pub reports: SmallVec<[Report; 2]>,
 }
 

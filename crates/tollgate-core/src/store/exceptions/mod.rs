@@ -77,7 +77,7 @@ pub enum ExceptionChange {
     /// The amount and the burst are multiplied, and rounded to whole units, at least one. The factor is
     /// above 0 and at most 1 000.
     Factor(f64),
-    /// What the policy has counted of the key before the grant does not count any more. The quota stays.
+    /// Forgets, once, all that the policy has counted of the key. The quota stays.
     ///
     /// The state is removed once, at the grant. A process that has denied the key may go on denying it
     /// for up to 1 s, as after a [reset](crate::Limiter::reset). Until its end, the exception says who
