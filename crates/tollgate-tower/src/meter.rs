@@ -11,7 +11,7 @@ use std::{
 
 use tollgate_core::{
     Cost, Costs, Policy, PolicySet,
-    reservation::{Growth, GrowthError},
+    reservation::{GrowingReservation, Growth, GrowthError},
 };
 
 /// Counts the units that a request costs, while the service works on it.
@@ -129,9 +129,28 @@ impl Meter {
         Self::with_policies(Some(policies.clone()), None)
     }
 
-    /// Creates the meter of a reservation that grows.
-    pub(crate) fn growing(policies: &PolicySet, growth: Growth) -> Self {
-        Self::with_policies(Some(policies.clone()), Some(growth))
+    /// Creates the meter of a reservation that grows and was made without a layer, such as one of rules.
+    ///
+    /// The reservation has to live as long as the response. [`guard_fn`](crate::body::guard_fn) keeps it
+    /// in a body.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tollgate::{Limiter, Policy, Quota};
+    /// use tollgate_tower::Meter;
+    ///
+    /// let limiter = Limiter::in_memory(Policy::fixed_window("tokens", Quota::per_day(4)));
+    /// let stream = limiter.reserve("acme", 0).growing(2).await?;
+    /// let meter = Meter::growing(&stream);
+    /// meter.take(3).await?;
+    /// stream.commit().await?;
+    /// assert_eq!(meter.counted("tokens"), Some(3));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn growing(reservation: &GrowingReservation) -> Self {
+        let policies = reservation.decision().policies().clone();
+        Self::with_policies(Some(policies), Some(reservation.growth().clone()))
     }
 
     fn with_policies(policies: Option<PolicySet>, growth: Option<Growth>) -> Self {

@@ -8,7 +8,7 @@ use tollgate::{
     permits::{Concurrency, ConcurrencyLimiter, Permit},
     reservation::{GrowingReservation, Growth, GrowthError},
 };
-use tollgate_rules::{Format, RuleSet, Rules};
+use tollgate_rules::{Code, Descriptor, Format, Plan, RuleLimiter, RuleSet, Rules};
 use tollgate_test_support::{Deployment, Dice, Kind, PATIENCE, patient_limiter};
 use tollgate_tests::wait;
 
@@ -285,6 +285,97 @@ async fn streams_follow_rules_that_are_replaced_while_they_grow_in_redis() {
     run(Kind::Server, "", async |deployment| {
         let store = deployment.builder("growing").connect().await;
         under_rules(store.expect("a store")).await;
+    })
+    .await;
+}
+
+/// Streams that grow on two rules at once in two processes, beside checks of the same rules.
+async fn by_rule_limiters(stores: [impl Store; 2]) {
+    const TOKENS: u64 = 2_000;
+    let rules = RuleSet::parse(
+        "{domain: d, descriptors: [
+            {key: calls, rate_limit: {name: calls, algorithm: window_from_first_hit, quota: 60/d}},
+            {key: tokens, rate_limit: {name: tokens, algorithm: window_from_first_hit, quota: 2000/d}}]}",
+        Format::Yaml,
+    );
+    let set = std::sync::Arc::new(rules.expect("rules"));
+    let limiters = stores.map(|store| {
+        let limiter = RuleLimiter::builder(Rules::new(std::sync::Arc::clone(&set)), store);
+        limiter.deadline(PATIENCE).build()
+    });
+    let units = |calls: u64, tokens: u64| {
+        let calls = Descriptor::from([("calls", "acme")]).with_hits(calls);
+        [
+            calls,
+            Descriptor::from([("tokens", "acme")]).with_hits(tokens),
+        ]
+    };
+    let left = async || {
+        let request = units(0, 0);
+        let plan = set.plan("d", &request, 1).expect("a plan");
+        let look = limiters[0].peek_plan(&plan).await.expect("an answer");
+        let left = |at: usize| look.verdict().statuses()[at].remaining();
+        (60 - left(0), TOKENS - left(1))
+    };
+    let (mut dice, mut streams) = (Dice::new(17), Streams::default());
+    let (mut calls, mut checked, mut denied) = (0, 0, 0);
+    for step in 0..400 {
+        let limiter = &limiters[dice.below(2) as usize];
+        match dice.below(8) {
+            0 => {
+                let estimate = dice.below(20);
+                let (request, slice) = (units(1, estimate), units(0, 8 + dice.below(60)));
+                let plan = |units| -> Plan<'_> { set.plan("d", units, 1).expect("a plan") };
+                let grown = limiter.grow_plan(&plan(&request), &plan(&slice)).await;
+                let (decision, stream) = grown.expect("a decision");
+                assert_eq!(decision.is_allowed(), stream.is_some(), "step {step}");
+                match stream {
+                    Some(stream) => {
+                        calls += 1;
+                        streams.enter(stream, estimate);
+                    }
+                    None => denied += 1,
+                }
+            }
+            1 if !streams.open.is_empty() => {
+                streams.end(&mut dice).await;
+            }
+            2 => {
+                let cost = 1 + dice.below(10);
+                let check = limiter.check("d", &units(0, cost)[1..], 1).await;
+                let is_allowed = check.expect("a decision").verdict().code() == Code::Ok;
+                checked += if is_allowed { cost } else { 0 };
+            }
+            _ if !streams.all.is_empty() => {
+                let units = 1 + dice.below(20);
+                denied += u64::from(!streams.take(&mut dice, units).await);
+            }
+            _ => {}
+        }
+        assert!(checked + streams.charged() <= TOKENS, "step {step}");
+    }
+    assert!(denied > 5 && checked > 50, "{denied} and {checked}");
+    assert!(streams.charged() > 500, "{}", streams.charged());
+    drop(std::mem::take(&mut streams.open));
+    let sums = (calls, checked + streams.charged());
+    wait::until_async(format!("{sums:?} to be spent"), PATIENCE, async || {
+        left().await == sums
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn streams_grow_on_two_rules_beside_checks_and_no_unit_is_spent_twice() {
+    let store = MemoryStore::new();
+    by_rule_limiters([store.clone(), store]).await;
+}
+
+#[tokio::test]
+async fn streams_grow_on_two_rules_beside_checks_in_redis() {
+    run(Kind::Server, "", async |deployment| {
+        let store = async || deployment.builder("growing").connect().await;
+        let stores = [store().await, store().await];
+        by_rule_limiters(stores.map(|store| store.expect("a store"))).await;
     })
     .await;
 }

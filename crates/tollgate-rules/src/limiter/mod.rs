@@ -6,6 +6,7 @@ mod builder;
 mod decision;
 mod exceeded;
 mod give_back;
+mod grow;
 #[cfg(feature = "http")]
 mod request_rules;
 mod reserve;

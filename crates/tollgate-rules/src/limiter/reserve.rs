@@ -188,13 +188,13 @@ impl RuleLimiter {
 
     /// Returns the steps of the descriptors that spend. They do not depend on the number of units,
     /// so a commit takes those of the reservation.
-    fn steps<'p>(&'p self, plan: &'p Plan<'_>) -> SmallVec<[Step<'p, 'p>; 1]> {
+    pub(super) fn steps<'p>(&'p self, plan: &'p Plan<'_>) -> SmallVec<[Step<'p, 'p>; 1]> {
         let spending = self.pending(plan).filter(|one| !one.planned.is_refund());
         self.0.steps.of(true, self.0.modes, spending)
     }
 
     /// Combines what each descriptor was charged, and counts it.
-    fn decided(
+    pub(super) fn decided(
         &self,
         plan: &Plan<'_>,
         charges: impl IntoIterator<Item = (usize, ChargedDescriptor)>,

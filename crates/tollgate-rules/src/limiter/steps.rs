@@ -266,7 +266,7 @@ impl Pending<'_, '_> {
 
     /// Returns whether the request is denied when this descriptor is over its limit, and its units
     /// fit at some time.
-    fn denies_alone(&self) -> bool {
+    pub(super) fn denies_alone(&self) -> bool {
         let least = self
             .policies
             .iter()

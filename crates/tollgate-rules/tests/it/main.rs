@@ -13,6 +13,7 @@ mod envoy_counters;
 mod explain;
 mod fair_shares;
 mod files;
+mod growing;
 mod large;
 mod layer;
 mod lease;

@@ -51,9 +51,7 @@ impl MeteredReservation {
         let is_in_process = limiter.is_in_process();
         Self {
             meter: match &reservation {
-                Some(HeldReservation::Growing(held)) => {
-                    Meter::growing(policies, held.growth().clone())
-                }
+                Some(HeldReservation::Growing(held)) => Meter::growing(held),
                 _ => Meter::for_policies(policies),
             },
             reservation,
