@@ -31,7 +31,7 @@ fn source(limiter: &Limiter, enforcement: &Enforcement) -> Result<Source, Failur
     match env::var("REDIS_URL") {
         Ok(url) if !url.is_empty() => {
             let shows_keys = env::var("SHOW_KEYS").is_ok_and(|value| value == "1");
-            let operator = tollgate_cli::Operator::builder(url).shows_keys(shows_keys);
+            let operator = tollgate_operator::Operator::builder(url).shows_keys(shows_keys);
             Ok(operator.build()?.into())
         }
         _ => Ok(LocalLimiters::new().with_share(limiter, enforcement).into()),

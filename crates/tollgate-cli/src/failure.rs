@@ -4,6 +4,8 @@
 
 use std::{env, fmt, process::ExitCode};
 
+use tollgate_operator::OperatorError;
+
 /// The exit status of a command that could not do its work. A wrong argument has the same.
 pub(crate) const STATUS: u8 = 2;
 
@@ -27,6 +29,12 @@ impl Failure {
             eprintln!("error: {line}");
         }
         STATUS.into()
+    }
+}
+
+impl From<OperatorError> for Failure {
+    fn from(error: OperatorError) -> Self {
+        Self::new(error)
     }
 }
 

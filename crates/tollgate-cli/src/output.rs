@@ -76,21 +76,6 @@ fn json(value: &impl Serialize) -> String {
     text
 }
 
-/// Returns a text of Redis as a terminal may show it: signs that could move its cursor or turn its
-/// lines are escaped.
-pub(crate) fn shown(text: &str) -> String {
-    let is_plain = |sign: char| sign.is_alphanumeric() || sign.is_ascii_graphic() || sign == ' ';
-    let mut shown = String::with_capacity(text.len());
-    for sign in text.chars() {
-        if is_plain(sign) {
-            shown.push(sign);
-        } else {
-            shown.extend(sign.escape_unicode());
-        }
-    }
-    shown
-}
-
 /// Lays out rows in columns. Columns of numbers are aligned at their right.
 #[derive(Debug)]
 pub(crate) struct Table {

@@ -1,13 +1,12 @@
 //! Loads rules as the options of a command say.
-//! The language of the files is read by tollgate-rules. Limits for states in a store are found in
-//! `redis/limits.rs`.
+//! The language of the files is read by tollgate-rules.
 
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use tollgate_rules::{Compat, RuleSet, RuleSetBuilder};
 
-use crate::{failure::Failure, output::shown};
+use crate::failure::Failure;
 
 /// The options of all commands that read rules.
 #[derive(Args, Debug, Default)]
@@ -46,37 +45,4 @@ impl RuleOptions {
     pub(crate) fn load(&self, path: &Path) -> Result<RuleSet, Failure> {
         self.builder().load(path).map_err(Failure::new)
     }
-}
-
-/// Returns the domain with this name, or the only one.
-pub(crate) fn domain<'a>(set: &'a RuleSet, name: Option<&'a str>) -> Result<&'a str, Failure> {
-    let mut domains: Vec<_> = set.domains().collect();
-    domains.sort_unstable();
-    match (name, &domains[..]) {
-        (Some(name), _) if set.has_domain(name) => Ok(name),
-        (Some(name), _) => Err(Failure::new(format_args!(
-            "there is no domain {name:?}, expected one of {}",
-            shown(&domains.join(", "))
-        ))),
-        (None, [domain]) => Ok(domain),
-        (None, _) => {
-            let names = shown(&domains.join(", "));
-            Err(Failure::new(format_args!(
-                "the files have several domains, choose one with --domain: {names}"
-            )))
-        }
-    }
-}
-
-/// Reads an entry of a descriptor.
-pub(crate) fn pair(entry: &str) -> Result<(&str, &str), Failure> {
-    let wrong = || {
-        Failure::new(format_args!(
-            "entry {entry:?} must have the form KEY=VALUE, because --rules is given"
-        ))
-    };
-    entry
-        .split_once('=')
-        .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(wrong)
 }

@@ -73,7 +73,7 @@ impl ConsoleBuilder {
 }
 
 impl Console {
-    /// Returns a builder for a console about a store, by an [`Operator`](tollgate_cli::Operator), or
+    /// Returns a builder for a console about a store, by an [`Operator`](tollgate_operator::Operator), or
     /// about [`LocalLimiters`](crate::LocalLimiters).
     pub fn builder(source: impl Into<Source>) -> ConsoleBuilder {
         ConsoleBuilder {

@@ -4,7 +4,7 @@
 use axum::body::{Body, to_bytes};
 use http::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
-use tollgate_cli::{ExceptionRequest, Order};
+use tollgate_operator::{ExceptionRequest, Order};
 
 use crate::problem::Problem;
 

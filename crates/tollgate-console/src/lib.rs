@@ -11,7 +11,7 @@
 //! ```no_run
 //! use axum::{Router, middleware};
 //! use http::request::Parts;
-//! use tollgate_cli::Operator;
+//! use tollgate_operator::Operator;
 //! use tollgate_console::{Console, Visitor};
 //!
 //! /// The user whom the application has authenticated.

@@ -1,5 +1,5 @@
 //! Limiters of this process, for an application that counts in its own memory.
-//! Limiters of all replicas are read by an operator of `tollgate-cli`.
+//! Limiters of all replicas are read by an operator of `tollgate-operator`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use tollgate::{
     limiter::DeniedKeys,
     store::{Exception, Publication},
 };
-use tollgate_cli::ExceptionRow;
+use tollgate_operator::ExceptionRow;
 
 use crate::{input::Grant, problem::Problem};
 
@@ -19,7 +19,7 @@ const LONGEST_KEY: usize = 4_096;
 
 /// Limiters of this process, which a [`Console`](crate::Console) shows.
 ///
-/// Use an [`Operator`](tollgate_cli::Operator) where replicas share a store: it shows what all of
+/// Use an [`Operator`](tollgate_operator::Operator) where replicas share a store: it shows what all of
 /// them have, and lists keys, which no limiter does.
 ///
 /// ```

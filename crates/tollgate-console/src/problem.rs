@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header::CONTENT_TYPE};
 use serde_json::json;
 use tollgate::{Error, ErrorKind};
-use tollgate_cli::OperatorError;
+use tollgate_operator::OperatorError;
 
 /// A problem document (RFC 9457). It names a field and its value.
 #[derive(Debug)]

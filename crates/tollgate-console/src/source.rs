@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tollgate::Key;
-use tollgate_cli::Operator;
+use tollgate_operator::Operator;
 
 use crate::{
     input::{Grant, Keys, Withdrawal},

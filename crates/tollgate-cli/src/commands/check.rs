@@ -8,13 +8,14 @@ use std::{
 
 use clap::Args;
 use serde::Serialize;
+use tollgate_operator::text::shown;
 use tollgate_rules::{
     Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet, RuleWarning, RuleWarningKind,
 };
 
 use crate::{
     failure,
-    output::{Format, Report, shown},
+    output::{Format, Report},
     rules::RuleOptions,
 };
 

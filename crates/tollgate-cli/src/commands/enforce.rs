@@ -1,14 +1,19 @@
 //! `tollgate enforce`: sets the share of keys for which a limiter is enforced.
-//! How a share is stored is in `redis/server.rs` and beside it. Services read it by themselves.
+//! How a share is stored is known by tollgate-operator. Services read it by themselves.
 
 use clap::Args;
 use serde::Serialize;
+use tollgate_operator::{
+    states::{Published, PublishedLimiter, parse_share},
+    text::shown,
+};
 
 use super::states::run_async;
 use crate::{
+    cells::{enforced, limiter_cells},
     failure::Failure,
-    output::{Format, Report, Table, shown},
-    redis::{Published, PublishedLimiter, RedisOptions, parse_share},
+    options::RedisOptions,
+    output::{Format, Report, Table},
 };
 
 /// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while
@@ -75,11 +80,11 @@ impl Enforce {
             Some(name) => vec![published.limiter(name)],
             None => published.limiters(),
         };
-        let enforced = Enforced {
+        let listed = Enforced {
             limiters,
             warnings: published.warnings,
         };
-        Ok(Report::new(format, &enforced, || enforced.text(self)))
+        Ok(Report::new(format, &listed, || listed.text(self)))
     }
 }
 
@@ -87,7 +92,7 @@ impl Enforced {
     fn text(&self, command: &Enforce) -> String {
         match (&self.limiters[..], command.share, command.clear) {
             ([limiter], Some(share), _) => {
-                let (name, now) = (shown(&limiter.limiter), limiter.enforced());
+                let (name, now) = (shown(&limiter.limiter), enforced(limiter));
                 format!(
                     "{name} is enforced for {share}% of the keys within three seconds, it was for {now}\n"
                 )
@@ -103,7 +108,7 @@ impl Enforced {
             (limiters, ..) => {
                 let mut table = Table::new(["limiter", "enforced", "operator", "policies"]);
                 for of in limiters {
-                    table.row(of.cells());
+                    table.row(limiter_cells(of));
                 }
                 table.text()
             }

@@ -1,5 +1,5 @@
 //! `tollgate except`: lists, grants and withdraws exceptions.
-//! What an operator asks for is found in `exceptions.rs`; the calls of each server are in `redis/`.
+//! What is asked for is found, and the server called, by tollgate-operator.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,15 +9,18 @@ use tollgate::{
     PolicySet, Quota,
     store::{Exception, ExceptionCall, ExceptionChange},
 };
+use tollgate_operator::{
+    exceptions::{self, ExceptionEnd, ExceptionRow, RECORDED, encoded},
+    states::Server,
+    text::{parse_time, shown, span},
+};
 
 use super::states::run_async;
 use crate::{
-    exceptions::{self, ExceptionEnd, ExceptionRow, RECORDED, encoded},
     failure::Failure,
-    output::{Format, Report, Table, shown},
-    redis::{RedisOptions, Server, span},
+    options::RedisOptions,
+    output::{Format, Report, Table},
     rules::RuleOptions,
-    trace::parse_time,
 };
 
 /// Lists, grants or withdraws exceptions: another quota for one key of a limiter, until an end, or a fresh
@@ -130,7 +133,7 @@ impl Except {
             }
         })?;
         Ok(Report::new(format, &excepted, || {
-            excepted.text(self.redis.prefix())
+            excepted.text(&self.redis.prefix())
         }))
     }
 
@@ -154,7 +157,7 @@ impl Except {
             Some(found) => found,
             None => {
                 let published = exceptions::published(server).await?;
-                let policies = exceptions::of_published(&published, limiter, self.redis.prefix())?;
+                let policies = exceptions::of_published(&published, limiter, server.prefix())?;
                 (self.text_key()?, policies)
             }
         };
@@ -207,7 +210,11 @@ impl Except {
             return Ok(None);
         };
         let set = self.rules.load(file)?;
-        exceptions::of_rules(&set, self.domain.as_deref(), &self.key).map(Some)
+        Ok(Some(exceptions::of_rules(
+            &set,
+            self.domain.as_deref(),
+            &self.key,
+        )?))
     }
 
     /// Returns the encoded key, which is one text.

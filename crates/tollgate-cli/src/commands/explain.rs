@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use tollgate_operator::rules;
 use tollgate_rules::{
     AttemptOutcome, Descriptor, Explanation, LevelTrace, Limit, MatchedBy, Planned, Rule, RuleSet,
     Treatment,
@@ -13,7 +14,7 @@ use tollgate_rules::{
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    rules::{self, RuleOptions},
+    rules::RuleOptions,
 };
 
 /// Shows which rule applies to a request, why, and which other rules were tried.

@@ -1,5 +1,6 @@
 //! The subcommands. Each holds its arguments and does its work.
-//! One floor up is what several commands need: `event_log/`, `redis/`, `replicas/`, `simulate/`, `trace/`, `watch/`.
+//! One floor up is what several commands need: `event_log/`, `options/`, `rollout/`, `simulate/`, `trace/`, `watch/`.
+//! All work on a running system is that of tollgate-operator.
 
 mod check;
 mod enforce;

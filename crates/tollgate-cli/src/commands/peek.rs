@@ -1,19 +1,21 @@
 //! `tollgate peek`: shows what a key has spent.
-//! States are found in `redis/lookup.rs`. Many keys are shown by `top.rs` and `who.rs`.
+//! States are found by tollgate-operator. Many keys are shown by `top.rs` and `who.rs`.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use tollgate_operator::{
+    states::{HomeEntry, PurseEntry, Regional, StateEntry, look_ahead},
+    text::span,
+};
 
 use super::states::{run_async, state_table};
 use crate::{
+    cells::fits_in,
     failure::Failure,
+    options::{KeyOptions, RedisOptions, connect, require},
     output::{Format, Report, Table},
-    redis::{
-        HomeEntry, KeyOptions, PurseEntry, RedisOptions, Regional, StateEntry, find_regional,
-        look_ahead, span,
-    },
 };
 
 /// Shows what a key has spent, for each policy. Changes nothing.
@@ -67,22 +69,25 @@ impl Peek {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let mut limits = self.key.limits.load()?;
         let (states, regional) = run_async(async {
-            let mut server = limits.connect(&self.redis).await?;
+            let mut server = connect(&mut limits, &self.redis).await?;
             if self.cost.is_some() {
-                limits.require("--cost", server.prefix())?;
+                require(&limits, "--cost", server.prefix())?;
             }
-            let (mut states, mut regional) = find_regional(&self.key, &limits, &mut server).await?;
+            let (query, scan) = (self.key.query(), &self.key.scan);
+            let found = scan.over(&mut server, &limits).find_regional(&query);
+            let (mut states, mut regional) = found.await?;
             if let Some(cost) = self.cost {
                 look_ahead(&mut server, &mut states, cost).await?;
             }
             if let Some(home) = self.home.as_deref().filter(|url| !url.is_empty()) {
                 let home = self.redis.at(home);
                 // The home may be in this region.
-                if home.address()? == self.redis.address()? {
+                if home.address()? == self.redis.server().address()? {
                     return Ok((states, regional));
                 }
                 let mut home = home.connect().await?;
-                let (_, at_home) = find_regional(&self.key, &limits, &mut home).await?;
+                let found = scan.over(&mut home, &limits).find_regional(&query);
+                let (_, at_home) = found.await?;
                 regional.append(at_home);
             }
             Ok((states, regional))
@@ -96,7 +101,7 @@ impl Peek {
             [] => String::new(),
             states => state_table(states) + &self.waits(states),
         };
-        let Regional { purses, homes } = &peeked.regional;
+        let Regional { purses, homes, .. } = &peeked.regional;
         let regional = [
             ("in this region", purse_table(purses)),
             ("at the home", home_table(homes)),
@@ -118,7 +123,7 @@ impl Peek {
             return String::new();
         };
         let line = |state: &StateEntry| {
-            format!("{cost} units of {} fit {}\n", state.policy, state.fits_in())
+            format!("{cost} units of {} fit {}\n", state.policy, fits_in(state))
         };
         states.iter().map(line).collect()
     }

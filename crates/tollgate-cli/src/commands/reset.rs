@@ -1,17 +1,18 @@
 //! `tollgate reset`: makes a key fresh.
-//! States are found in `redis/lookup.rs`, and removed in `redis/server.rs`.
+//! States are found and removed by tollgate-operator.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 use tollgate::Quota;
+use tollgate_operator::states::{StateEntry, denied_ms};
 
 use super::states::run_async;
 use crate::{
     failure::Failure,
+    options::{KeyOptions, RedisOptions, connect},
     output::{Format, Report},
-    redis::{KeyOptions, RedisOptions, StateEntry, denied_ms, find},
 };
 
 /// Removes what a key has spent, so that every policy has its whole burst again.
@@ -56,8 +57,9 @@ impl Reset {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let mut limits = self.key.limits.load()?;
         let states = run_async(async {
-            let mut server = limits.connect(&self.redis).await?;
-            let states = find(&self.key, &limits, &mut server).await?;
+            let mut server = connect(&mut limits, &self.redis).await?;
+            let scan = self.key.scan.over(&mut server, &limits);
+            let states = scan.find(&self.key.query()).await?;
             if !self.dry_run {
                 for state in &states {
                     // One command for each, because a cluster takes no keys of several slots.

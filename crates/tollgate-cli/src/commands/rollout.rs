@@ -1,5 +1,5 @@
 //! `tollgate rollout`: waits until all replicas enforce the same rules.
-//! See `replicas/rollout.rs` for when that is so.
+//! See `rollout/mod.rs` for when that is so.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,13 +7,14 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 use tollgate::store::{ReplicaReport, RulesDigest};
+use tollgate_operator::{replicas::ReplicaSnapshot, text::shown};
 
 use super::states::run_async;
 use crate::{
     failure::Failure,
-    output::{Format, Report, shown},
-    redis::RedisOptions,
-    replicas::{ReplicaSnapshot, RolloutWatch, Verdict},
+    options::RedisOptions,
+    output::{Format, Report},
+    rollout::{RolloutWatch, Verdict},
     rules::RuleOptions,
 };
 
@@ -142,7 +143,7 @@ impl Rollout {
                     (last, away) = (Some(verdict), None);
                 }
                 // A server that was never read is not the right one. Any other may come back.
-                Ok(Err(failure)) if last.is_none() => return Err(failure),
+                Ok(Err(failure)) if last.is_none() => return Err(failure.into()),
                 Ok(Err(failure)) => {
                     watched.interrupted();
                     say(&mut said, failure.message().to_owned());
@@ -157,7 +158,7 @@ impl Rollout {
         }
         match (last, away) {
             (Some(verdict), None) => Ok(verdict),
-            (_, Some(failure)) => Err(failure),
+            (_, Some(failure)) => Err(failure.into()),
             (None, None) => Err(Failure::new("the server did not answer in time")),
         }
     }

@@ -8,12 +8,13 @@ use std::{
 };
 
 use clap::Args;
+use tollgate_operator::rules;
 use tollgate_rules::RuleSet;
 
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    rules::{self, RuleOptions},
+    rules::RuleOptions,
     simulate::{SimulationReport, Simulator, Source, Template, plot},
     trace::{Alias, Sorter, Trace, TraceFormat},
 };

@@ -1,14 +1,16 @@
 //! Shows the states in Redis as a table, for all commands that list them.
-//! The cells of a state come from `redis/entry.rs`.
+//! The cells of a state come from `cells.rs`.
 
-use crate::{failure::Failure, output::Table, redis::StateEntry};
+use tollgate_operator::states::StateEntry;
+
+use crate::{cells::state_cells, failure::Failure, output::Table};
 
 /// Returns the lines of states. The columns of the limit are shown when a limit is known.
 pub(super) fn state_table(states: &[StateEntry]) -> String {
     if states.iter().all(|state| state.limit.is_none()) {
         let mut table = Table::new([">spent", "fresh in", "key", "policy", "algorithm"]);
         for state in states {
-            let [spent, _, _, fresh, key, policy, algorithm, _] = state.cells();
+            let [spent, _, _, fresh, key, policy, algorithm, _] = state_cells(state);
             table.row([spent, fresh, key, policy, algorithm]);
         }
         return table.text();
@@ -23,7 +25,9 @@ pub(super) fn state_table(states: &[StateEntry]) -> String {
         "algorithm",
         "quota",
     ]);
-    states.iter().for_each(|state| table.row(state.cells()));
+    states
+        .iter()
+        .for_each(|state| table.row(state_cells(state)));
     table.text()
 }
 

@@ -8,17 +8,19 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
+use tollgate_operator::{
+    Order,
+    states::{First, Limits, Names, StateEntry, Wanted},
+};
 
 use super::states::{run_async, state_table};
 use crate::{
+    cells::{ScanCounts, scan_line},
     failure::Failure,
+    options::{LimitOptions, NameOptions, RedisOptions, ScanOptions, connect, require},
     output::{Format, Report},
-    redis::{
-        First, LimitOptions, Limits, NameOptions, Names, Order, RedisOptions, Scan, ScanCounts,
-        ScanOptions, StateEntry, Wanted,
-    },
     watch::{self, Collector, EndpointOptions, Pace, Plain, Screen},
 };
 
@@ -58,7 +60,7 @@ pub(crate) struct Top {
 
     /// Sets the order of the keys
     #[arg(long, value_enum, default_value_t)]
-    by: Order,
+    by: By,
 
     /// Prints the keys with the most use, or all figures with --plain, --metrics or --denied, and
     /// ends
@@ -93,6 +95,16 @@ pub(crate) struct Top {
     redis: RedisOptions,
 }
 
+/// The orders of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Units that are spent
+    #[default]
+    Spent,
+    /// Share of the limit that is spent, where the limit is known
+    Share,
+}
+
 /// The ways to show the figures.
 enum Manner {
     /// The keys with the most use.
@@ -112,7 +124,7 @@ struct Topped {
 
 impl Top {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
-        if self.by == Order::Share && !self.redis.is_named() {
+        if self.by == By::Share && !self.redis.is_named() {
             return Err(Failure::new(
                 "--by share needs the limits and what is spent, expected --redis <URL>",
             ));
@@ -126,6 +138,14 @@ impl Top {
             Manner::Plain => self.watch(limits, names, self.refreshes, || Ok(Plain::new(format))),
             Manner::Screen => self.watch(limits, names, self.refreshes, Screen::open),
         }
+    }
+
+    fn first(&self) -> First {
+        let order = match self.by {
+            By::Spent => Order::Spent,
+            By::Share => Order::Share,
+        };
+        First::new(self.number, order)
     }
 
     /// Checks that there is something to read, and no option that only a server fulfils.
@@ -172,26 +192,25 @@ impl Top {
         mut limits: Limits,
         names: &Names,
     ) -> Result<Report, Failure> {
-        let mut first = First::new(self.number, self.by);
+        let mut first = self.first();
         let scan = run_async(async {
-            let mut server = limits.connect(&self.redis).await?;
-            if self.by == Order::Share {
-                limits.require("--by share", server.prefix())?;
+            let mut server = connect(&mut limits, &self.redis).await?;
+            if self.by == By::Share {
+                require(&limits, "--by share", server.prefix())?;
             }
-            Scan::new(&mut server, &limits)
-                .run(&self.scan, &Wanted::All, |state| first.add(state))
-                .await
+            let mut scan = self.scan.over(&mut server, &limits);
+            Ok(scan.run(&Wanted::All, |state| first.add(state)).await?)
         })?;
         let mut states = first.take();
         states.iter_mut().for_each(|state| names.apply(state));
         let topped = Topped {
-            counts: scan.counts(),
+            counts: ScanCounts::from(&scan),
             states,
         };
         Ok(Report::new(format, &topped, || {
             let mut text = state_table(&topped.states);
             // Writing to memory cannot fail.
-            let _ = writeln!(text, "{}", scan.line());
+            let _ = writeln!(text, "{}", scan_line(&scan));
             text
         }))
     }
@@ -203,7 +222,7 @@ impl Top {
         refreshes: Option<u32>,
         open: impl FnOnce() -> io::Result<V>,
     ) -> Result<Report, Failure> {
-        let first = First::new(self.number, self.by);
+        let first = self.first();
         let collector = Collector::new(
             &self.redis,
             limits,

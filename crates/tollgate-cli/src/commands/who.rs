@@ -1,18 +1,18 @@
 //! `tollgate who`: lists the keys that are limited now.
-//! States are read in `redis/scan.rs`, their limits in `redis/limits.rs`.
+//! States and their limits are read by tollgate-operator.
 
 use std::fmt::Write as _;
 
 use clap::Args;
 use serde::Serialize;
+use tollgate_operator::states::{ScanReport, StateEntry, Wanted};
 
 use super::states::{run_async, state_table};
 use crate::{
+    cells::{ScanCounts, scan_line},
     failure::Failure,
+    options::{LimitOptions, RedisOptions, ScanOptions, connect, require},
     output::{Format, Report},
-    redis::{
-        LimitOptions, RedisOptions, Scan, ScanCounts, ScanOptions, ScanReport, StateEntry, Wanted,
-    },
 };
 
 /// Lists the keys that are limited now: a request of one unit would be denied.
@@ -59,8 +59,8 @@ impl Who {
         let mut limits = self.limits.load()?;
         let (mut states, mut limited) = (Vec::new(), 0);
         let scan = run_async(async {
-            let mut server = limits.connect(&self.redis).await?;
-            limits.require("who", server.prefix())?;
+            let mut server = connect(&mut limits, &self.redis).await?;
+            require(&limits, "who", server.prefix())?;
             let visit = |state: StateEntry| {
                 if state.is_limited() {
                     limited += 1;
@@ -69,14 +69,13 @@ impl Who {
                     }
                 }
             };
-            Scan::new(&mut server, &limits)
-                .run(&self.scan, &Wanted::All, visit)
-                .await
+            let mut scan = self.scan.over(&mut server, &limits);
+            Ok(scan.run(&Wanted::All, visit).await?)
         })?;
         states.sort_by(|a, b| a.redis_key.cmp(&b.redis_key));
         states.dedup_by(|a, b| a.redis_key == b.redis_key);
         let report = Limited {
-            counts: scan.counts(),
+            counts: ScanCounts::from(&scan),
             scan,
             limited,
             states,
@@ -93,7 +92,12 @@ impl Limited {
             state_table(&self.states)
         };
         // Writing to memory cannot fail.
-        let _ = writeln!(text, "{} limited, of {}", self.limited, self.scan.line());
+        let _ = writeln!(
+            text,
+            "{} limited, of {}",
+            self.limited,
+            scan_line(&self.scan)
+        );
         text
     }
 }

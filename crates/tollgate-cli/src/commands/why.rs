@@ -1,23 +1,24 @@
 //! `tollgate why`: explains why a key was denied, from an event log and from the state now.
-//! The log is read in `event_log/`, and the state in `redis/`.
+//! The log is read in `event_log/`, and the state by tollgate-operator.
 
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use clap::Args;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+use tollgate_operator::{
+    ExceptionRow,
+    states::{Limits, PublishedLimiter, StateEntry, look_ahead},
+    text::{shown, shown_time, span},
+};
 
 use super::states::{run_async, state_table};
 use crate::{
+    cells::fits_in,
     event_log::{Answer, EventLog, Logged, Moment, Question},
-    exceptions::ExceptionRow,
     failure::Failure,
-    output::{Format, Report, shown},
-    redis::{
-        KeyOptions, Limits, NameOptions, PublishedLimiter, RedisOptions, StateEntry, find,
-        look_ahead, span,
-    },
-    trace::shown_time,
+    options::{KeyOptions, NameOptions, RedisOptions, connect},
+    output::{Format, Report},
 };
 
 /// Explains why a key was denied: by which policy and quota, with which units left, whether by the store
@@ -91,7 +92,7 @@ struct Now {
 impl Why {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let mut limits = self.key.limits.load()?;
-        let keys = self.key.subjects(self.redis.prefix(), &limits)?;
+        let keys = self.key.query().subjects(&self.redis.prefix(), &limits)?;
         let names = self.names.load()?;
         let question = Question {
             digests: keys.iter().filter_map(|key| names.digest(key)).collect(),
@@ -134,8 +135,9 @@ impl Why {
         question: &Question,
         denial: Option<&Logged>,
     ) -> Result<Now, Failure> {
-        let mut server = limits.connect(&self.redis).await?;
-        let mut states = find(&self.key, limits, &mut server).await?;
+        let mut server = connect(limits, &self.redis).await?;
+        let scan = self.key.scan.over(&mut server, limits);
+        let mut states = scan.find(&self.key.query()).await?;
         let cost = denial.and_then(|denial| denial.cost).unwrap_or(1);
         look_ahead(&mut server, &mut states, cost).await?;
         let limiter = denial.and_then(|denial| denial.limiter.as_deref());
@@ -332,7 +334,7 @@ impl ExplainedDenial {
                 text,
                 "{cost} units of {} fit {}",
                 state.policy,
-                state.fits_in()
+                fits_in(state)
             )?;
         }
         for row in &now.exceptions {

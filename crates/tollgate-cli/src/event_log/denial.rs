@@ -83,9 +83,12 @@ impl Moment {
         };
         match seconds {
             Some(seconds) => Ok(Self::OfDay(seconds * 1_000_000)),
-            None => crate::trace::parse_time(text).map(Self::At).ok_or_else(|| {
-                "expected a time such as 12:03, 12:03:11 (UTC) or 2026-01-31T12:03:11Z".to_owned()
-            }),
+            None => tollgate_operator::text::parse_time(text)
+                .map(Self::At)
+                .ok_or_else(|| {
+                    "expected a time such as 12:03, 12:03:11 (UTC) or 2026-01-31T12:03:11Z"
+                        .to_owned()
+                }),
         }
     }
 }

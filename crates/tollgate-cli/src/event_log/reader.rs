@@ -9,9 +9,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use tollgate_operator::text::parse_time;
+
 use crate::{
     failure::Failure,
-    trace::{Lines, TraceLine, parse_time},
+    trace::{Lines, TraceLine},
 };
 
 /// A line of an event log. A field that an event does not have is absent.

@@ -5,16 +5,14 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use tollgate_operator::text::{shown, shown_time};
+
 use super::{
     simulator::Simulator,
     suggest::{Suggestion, suggest},
     tally::{RuleName, Tally},
 };
-use crate::{
-    failure::Failure,
-    output::{Table, shown},
-    trace::{Skipped, shown_time},
-};
+use crate::{failure::Failure, output::Table, trace::Skipped};
 
 /// The result of a simulation.
 #[derive(Debug, Serialize)]

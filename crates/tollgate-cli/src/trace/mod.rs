@@ -8,10 +8,8 @@ mod json;
 mod lines;
 mod reader;
 mod sorter;
-mod time;
 
 pub(crate) use fields::{Alias, Fields};
 pub(crate) use lines::{Lines, TraceLine};
 pub(crate) use reader::{Request, Skipped, Trace, TraceFormat};
 pub(crate) use sorter::Sorter;
-pub(crate) use time::{parse as parse_time, shown as shown_time};

@@ -7,13 +7,13 @@ use std::{
 };
 
 use clap::ValueEnum;
+use tollgate_operator::text::parse_time;
 
 use super::{
     common, csv,
     fields::{Alias, Fields, is_time},
     json,
     lines::{Lines, MAX_BYTES, TraceLine},
-    time,
 };
 
 /// The format of a trace.
@@ -139,7 +139,7 @@ impl<R: BufRead> Iterator for Trace<R> {
 fn request(mut fields: Fields, aliases: &[Alias]) -> Result<Request, String> {
     fields.normalize(aliases);
     let time = fields.get("time").ok_or("no time")?;
-    let time_us = time::parse(time).ok_or("the time is in no known form")?;
+    let time_us = parse_time(time).ok_or("the time is in no known form")?;
     Ok(Request {
         time_us,
         ip: fields.ip(),

@@ -9,6 +9,7 @@ use std::{
 
 use futures_util::future::join_all;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use tollgate_operator::states::{First, Limits, Names, Server, StateEntry, Wanted};
 
 use super::{
     endpoint::{self, Endpoint, EndpointOptions, MetricsEndpoint},
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    redis::{First, Limits, Names, RedisOptions, Scan, ScanOptions, Server, StateEntry, Wanted},
+    options::{RedisOptions, ScanOptions},
 };
 
 /// The greatest number of keys that are compared from one scan to the next. A state takes about 100
@@ -58,7 +59,7 @@ impl<'a> Collector<'a> {
         let metrics = endpoints.metrics(timeout)?;
         let denied = endpoints.denied(timeout)?;
         let server_health = if redis.is_named() {
-            Some(Health::new(redis.address()?))
+            Some(Health::new(redis.server().address()?))
         } else {
             None
         };
@@ -66,7 +67,7 @@ impl<'a> Collector<'a> {
             redis: Redis {
                 options: redis,
                 limits,
-                scan: scan.without_progress(),
+                scan: scan.clone(),
                 server: None,
                 tracker: Tracker::new(MOST_COMPARED),
                 first,
@@ -152,7 +153,7 @@ impl<'a> Collector<'a> {
                 .replace_nanosecond(0)
                 .ok()
                 .and_then(|now| now.format(&Rfc3339).ok()),
-            prefix: is_named.then(|| redis.options.prefix().to_owned()),
+            prefix: is_named.then(|| redis.options.prefix()),
             redis: self.server_health.as_ref().map(Health::source),
             scan,
             endpoints: healths.map(Health::source).collect(),
@@ -189,12 +190,12 @@ impl Redis<'_> {
         let round_trip = begun.elapsed();
         self.limits.read(server).await?;
         let mut uses = self.tracker.begin(now_us);
-        let mut scan = Scan::new(server, &self.limits);
+        let mut scan = self.scan.quietly_over(server, &self.limits);
         let visit = |state: StateEntry| {
             uses.add(&state);
             self.first.add(state);
         };
-        let report = scan.run(&self.scan, &Wanted::All, visit).await?;
+        let report = scan.run(&Wanted::All, visit).await?;
         let uses = uses.end();
         let figures = ScanFigures {
             report,

@@ -15,11 +15,13 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 
+use tollgate_operator::text::shown;
+
 use super::{
     exposition::{self, Series},
     figures::Figures,
 };
-use crate::{failure::Failure, output::shown};
+use crate::failure::Failure;
 
 /// The options that name pages of the running services.
 #[derive(Args, Debug)]

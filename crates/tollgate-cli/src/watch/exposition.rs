@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::output::shown;
+use tollgate_operator::text::shown;
 
 /// Names one series of a page.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,9 @@
 use ratatui::{Terminal, backend::TestBackend};
+use tollgate_operator::states::ScanReport;
 
 use super::*;
 use crate::{
-    redis::{ScanReport, StateEntry},
+    cells::of_window,
     watch::snapshot::{
         DeniedKey, LimiterFigures, PolicyFigures, ScanFigures, SourceStatus, StoreFigures,
     },
@@ -53,11 +54,8 @@ fn snapshot() -> Snapshot {
         compared_part: 1,
         ..Default::default()
     };
-    let report = ScanReport {
-        states: 4,
-        other_keys: 1,
-        ..ScanReport::default()
-    };
+    let mut report = ScanReport::default();
+    (report.states, report.other_keys) = (4, 1);
     Snapshot {
         time: None,
         prefix: Some("tollgate".to_owned()),
@@ -87,8 +85,8 @@ fn snapshot() -> Snapshot {
             replicas: 2,
         }],
         states: vec![
-            StateEntry::of_window("acme", "api", 10, Some(10)),
-            StateEntry::of_window("192.0.2.7", "exports-of-the-night", 3, Some(10)),
+            of_window("acme", "api", 10, Some(10)),
+            of_window("192.0.2.7", "exports-of-the-night", 3, Some(10)),
         ],
         denied_keys: vec![DeniedKey {
             name: "0123456789abcdef0123456789abcdef".to_owned(),

@@ -2,7 +2,10 @@
 //! Nothing here prints: that is in `plain.rs` and `screen.rs`.
 
 use super::snapshot::{Snapshot, SourceStatus};
-use crate::output::{Line, Table};
+use crate::{
+    cells::{limiter_cells, scan_line, state_cells},
+    output::{Line, Table},
+};
 
 /// Returns the lines about the sources and the outages.
 pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
@@ -10,7 +13,7 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
         let mut text = format!(
             "up, {}, {}, scanned in {}",
             seconds(scan.round_trip_seconds),
-            scan.report.line(),
+            scan_line(&scan.report),
             seconds(scan.scan_seconds)
         );
         if scan.compared_part > 1 {
@@ -152,7 +155,7 @@ fn published(snapshot: &Snapshot) -> Table {
         ("policies", 1),
     ]);
     for of in &snapshot.published {
-        table.row(of.cells());
+        table.row(limiter_cells(of));
     }
     table
 }
@@ -215,7 +218,7 @@ fn states(snapshot: &Snapshot) -> Table {
     ];
     let mut table = Table::dispensable(columns);
     for state in &snapshot.states {
-        let [spent, left, share, fresh, key, policy, _, quota] = state.cells();
+        let [spent, left, share, fresh, key, policy, _, quota] = state_cells(state);
         table.marked_row(
             state.is_limited(),
             [spent, left, share, fresh, key, policy, quota],

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::redis::{PublishedLimiter, ScanReport, StateEntry};
+use tollgate_operator::states::{PublishedLimiter, ScanReport, StateEntry};
 
 /// Describes a prefix at one moment. `None` is a figure that is not known yet, or that no source
 /// gives.

@@ -1,12 +1,12 @@
 //! Measures the units that each policy spends per second, from one scan to the next.
-//! How much one state has spent between two readings is computed in `redis/reading.rs`.
+//! How much one state has spent between two readings is computed by tollgate-operator.
 
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
 };
 
-use crate::redis::{Reading, StateEntry};
+use tollgate_operator::states::{Reading, StateEntry};
 
 /// Compares the states of a scan with the scan before.
 ///
@@ -174,6 +174,7 @@ impl ScanUse<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cells::of_window;
 
     const SECOND: u64 = 1_000_000;
 
@@ -184,7 +185,7 @@ mod tests {
     ) -> BTreeMap<(String, &'static str), PolicyUse> {
         let mut scan = tracker.begin(at * SECOND);
         for (key, count) in keys {
-            scan.add(&StateEntry::of_window(key, "api", *count, Some(10)));
+            scan.add(&of_window(key, "api", *count, Some(10)));
         }
         scan.end()
     }

@@ -297,7 +297,7 @@ async fn a_key_is_found_by_its_text_its_address_and_its_redis_key() {
         filled
             .run(&["peek", "a", "b"])
             .stderr
-            .contains("only entries with --rules")
+            .contains("only entries of rules may be")
     );
     let other = filled.run(&["peek", "tenant 42", "--prefix", "other"]);
     assert_eq!(other.stdout, "nothing is spent\n");

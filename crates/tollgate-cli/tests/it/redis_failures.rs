@@ -173,7 +173,7 @@ fn a_user_without_the_rights_is_told_the_code() {
 #[test]
 fn a_wrong_url_is_refused_without_its_text() {
     for (scheme, words) in [
-        ("http", "the URL in --redis is not valid"),
+        ("http", "the URL of the store is not valid"),
         ("redis+cluster", "each master of a cluster"),
         ("redis+sentinel", "name a master by its own redis:// URL"),
     ] {
@@ -184,7 +184,7 @@ fn a_wrong_url_is_refused_without_its_text() {
     }
     fails(
         &tollgate(["top", "--redis", &format!("ann:{PASSWORD}@h")]),
-        "the URL in --redis is not valid",
+        "the URL of the store is not valid",
     );
     fails(
         &tollgate([
@@ -192,11 +192,11 @@ fn a_wrong_url_is_refused_without_its_text() {
             "--redis",
             &format!("redis://ann:{PASSWORD}@h:port/x"),
         ]),
-        "the URL in --redis is not valid",
+        "the URL of the store is not valid",
     );
     fails(
         &tollgate(["top", "--redis", "redis://ann:123#x@h"]),
-        "the URL in --redis is not valid",
+        "the URL of the store is not valid",
     );
     // A URL in a place where none belongs.
     fails(

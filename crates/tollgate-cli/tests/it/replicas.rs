@@ -1,5 +1,5 @@
 //! Replicas of a service, what they report that they enforce, and roll-outs that wait for them.
-//! A thousand roll-outs are drawn in `src/replicas/rollout_tests.rs`.
+//! A thousand roll-outs are drawn in `src/rollout/tests.rs`.
 
 use std::{
     fs,

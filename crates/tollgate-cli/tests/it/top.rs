@@ -244,7 +244,7 @@ fn a_prefix_is_no_pattern() {
         (Some(1), Some(0))
     );
     let run = tollgate(["top", "--redis", &url, "--prefix", "a b"]);
-    run.assert_failed("--prefix must be printable");
+    run.assert_failed("prefix must be printable");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use tollgate::{
     Limiter, MemoryStore, Policy, Quota, RedisStore, Store, limiter::DeniedKeys,
     store::ExceptionList,
 };
-use tollgate_cli::Operator;
 use tollgate_console::{Console, LocalLimiters, Visitor};
+use tollgate_operator::Operator;
 use tollgate_postgres::{Durability, PostgresStore};
 use tollgate_rules::{Format, RuleSet, Rules};
 use tollgate_tests::{PostgresServer, RedisServer, no_server, wait};

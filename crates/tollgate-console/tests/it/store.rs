@@ -8,8 +8,8 @@ use tollgate::{
     Enforcement, Limiter, Policy, Quota, RedisStore, Store,
     store::{RulesDigest, RulesInForce},
 };
-use tollgate_cli::Operator;
 use tollgate_console::Console;
+use tollgate_operator::Operator;
 use tollgate_postgres::{Durability, PostgresStore};
 use tollgate_tests::{PostgresServer, RedisServer, no_server, wait};
 

@@ -31,7 +31,7 @@ pub(crate) fn console(
         )));
     }
     let rules = rules.clone();
-    let mut operator = tollgate_cli::Operator::builder(url(console, &settings.store)?)
+    let mut operator = tollgate_operator::Operator::builder(url(console, &settings.store)?)
         .rules(move || rules.current());
     if !settings.store.cache_key_prefix.is_empty() {
         operator = operator.prefix(settings.store.cache_key_prefix.clone());

@@ -52,7 +52,7 @@ fn an_address_that_others_reach_is_refused_unless_it_is_allowed() {
                 "--console-port=0",
                 "--store=redis+cluster://:secret@127.0.0.1:1",
             ],
-            "the command reads one server",
+            "an operator reads one server",
         ),
         (
             &["--console-port=0", store, "--console-author-header=a b"],
