@@ -18,7 +18,8 @@
 --         microseconds until a unit is free. All are doubles in one string.
 -- Effects the key expires when neither what is used nor the calls count any more.
 -- Pitfalls the reign is half of master_replid. A server gets another one when it starts and when it is promoted: then
---         the clock may be another one, so what is out belongs to the next generation and has no birth.
+--         the clock may be another one, so what is out belongs to the next generation and has no birth. A text that this
+--         script cannot have written counts as none, or its numbers would end each call with an error.
 local call, unpack, format = redis.call, struct.unpack, string.format
 local packed = ARGV[1]
 local now, reign, amount, period, burst, length, most, fresh, region, from, number, want, held, reports, at =
@@ -40,9 +41,23 @@ local scale, present = period, now
 if amount == 0 then
   scale, present = 1, floor(now, period)
 end
+local largest = 9007199254740992
+local function is_state(text)
+  if not text or #text < 72 or #text % 56 ~= 16 then
+    return false
+  end
+  for place = 1, #text, 8 do
+    local word = unpack('<d', text, place)
+    if not (word >= 0 and word <= largest and word % 1 == 0) then
+      return false
+    end
+  end
+  local divisor, _, _, span, recent, before = unpack('<dddddd', text, 25)
+  return divisor > 0 and span > 0 and (recent + before) * (amount == 0 and 1 or divisor) <= largest
+end
 local stored, ledger = call('GET', KEYS[1]), {}
 local ruled, used, level, under, birth, generation, terms, new, old = reign, 0, present, period, 0, 0, length, 0, 0
-if stored and #stored >= 72 and #stored % 56 == 16 then
+if is_state(stored) then
   ruled, used, level, under, birth, generation, terms, new, old = unpack('<ddddddddd', stored)
   for place = 73, #stored, 56 do
     ledger[#ledger + 1] = { unpack('<ddddddd', stored, place) }
@@ -166,7 +181,8 @@ local ends = now
 if new + old > 0 then
   ends = math.max(now, (generation + 2) * terms)
 end
-ends = math.max(ends + lasts, now + 4 * terms)
+ends = math.min(math.max(ends + lasts, now + 4 * terms), largest)
+used, retry = math.min(used, largest), math.min(retry, largest)
 local words = { struct.pack('<ddddddddd', reign, used, level, period, birth, generation, terms, new, old) }
 for _, seen in ipairs(kept) do
   words[#words + 1] = struct.pack('<ddddddd', seen[1], seen[2], seen[3], seen[4], seen[5], seen[6], seen[7])

@@ -23,8 +23,8 @@
 --         generation, the spent and the returned units. Of a deposit: 1 if it was expected and has a place, and the
 --         units that are free.
 -- Effects the key expires when its last slot has lapsed, two generations after the last call at the earliest.
--- Pitfalls a purse of another reign is void: a copy of this server may have spent it, or may do so. The time never goes
---         back, or a slot would live longer.
+-- Pitfalls a purse of another reign is void: a copy of this server may have spent it, or may do so. So is a text of another
+--         program, whose numbers may be none. The time never goes back, or a slot would live longer.
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local packed = ARGV[1]
 local now, reign, floor, length, purpose, at = unpack('<ddddd', packed)
@@ -48,7 +48,9 @@ if stored and #stored >= 80 and #stored % 48 == 32 then
   for place = 81, #stored, 48 do
     local slot = { unpack('<dddddd', stored, place) }
     if not is_own or now >= slot[3] then
-      lost = lost + slot[4]
+      if slot[4] >= 0 and slot[4] % 1 == 0 then
+        lost = math.min(lost + slot[4], 9007199254740992)
+      end
     elseif slot[4] + slot[5] + slot[6] > 0 then
       slots[#slots + 1] = slot
     end

@@ -289,6 +289,9 @@ pub(crate) fn home_of(numbers: &[f64]) -> Option<Home> {
     else {
         return None;
     };
+    if period_us == 0 || length_us == 0 {
+        return None;
+    }
     let entries = entries.iter().map(|entry| {
         let entry = whole(entry).ok()?;
         let [region, reign, number, birth, generation, units, at] = entry[..] else {

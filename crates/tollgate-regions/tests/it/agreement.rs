@@ -62,7 +62,7 @@ fn terms(dice: &mut Dice) -> Terms {
 }
 
 /// Runs a script over the key `it`, and returns the numbers of its reply.
-fn run(server: &RedisServer, script: &str, numbers: &[f64]) -> Result<Vec<f64>, String> {
+pub(crate) fn run(server: &RedisServer, script: &str, numbers: &[f64]) -> Result<Vec<f64>, String> {
     let packed: Vec<u8> = numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
     let words: [&[u8]; 5] = [b"EVAL", script.as_bytes(), b"1", b"it", &packed];
     let reply = server.command(&words);

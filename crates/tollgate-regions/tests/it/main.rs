@@ -3,6 +3,8 @@
 
 #[cfg(feature = "testing")]
 mod agreement;
+#[cfg(feature = "testing")]
+mod foreign;
 mod leases;
 mod metrics;
 #[cfg(feature = "testing")]

@@ -49,7 +49,7 @@ const OF_HOME: [(&str, &str); 24] = [
 const OF_PURSE: [(&str, &str); 33] = [
     ("now = math.max(now, floor)", ""),
     ("unpack('<d', stored) == reign", "true"),
-    ("lost = lost + slot[4]", ""),
+    ("lost = math.min(lost + slot[4], 9007199254740992)", ""),
     ("now = math.max(now, newest)", ""),
     ("if not is_own or now >= slot[3] then", "if not is_own then"),
     ("if first == 1 or spent > 0 then", "if true then"),
