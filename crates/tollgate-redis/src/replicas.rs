@@ -232,8 +232,13 @@ fn text(value: Value) -> Option<String> {
 
 /// Reads a time, and the texts behind it.
 fn timed_texts(reply: Value) -> Result<(u64, Vec<String>), Error> {
+    let lossy = |value| match value {
+        // A line of another program must not hide all others.
+        Value::BulkString(text) => Some(String::from_utf8_lossy(&text).into_owned()),
+        _ => None,
+    };
     let texts = match reply {
-        Value::Array(values) => values.into_iter().map(text).collect::<Option<Vec<_>>>(),
+        Value::Array(values) => values.into_iter().map(lossy).collect::<Option<Vec<_>>>(),
         _ => None,
     };
     let mut texts = texts

@@ -183,3 +183,35 @@ async fn a_leased_policy_gives_a_key_no_more_than_its_exception_says() {
     let admitted = spend(5_000).await;
     assert!((801..=1_600).contains(&admitted), "{admitted}");
 }
+
+/// What another program has written beside the exceptions hides none of them, and is dropped at the next
+/// grant.
+#[tokio::test]
+async fn a_foreign_line_hides_no_exception() {
+    let server = RedisServer::start();
+    let limiter = Limiter::builder(store(&server).await)
+        .policies(Policy::window_from_first_hit("daily", Quota::per_day(5)))
+        .name("api")
+        .published()
+        .build();
+    let key = b"tollgate:{replicas}:exceptions" as &[u8];
+    for (field, line) in [
+        ("bytes", b"\xff\xfe\t\x00" as &[u8]),
+        (
+            "parts",
+            b"api\tdaily\tacme\t1\t99999999999999999999\tquota 9/day\tann\t\xff",
+        ),
+        ("lines", b"a\nb\r\n"),
+    ] {
+        server.command(&[b"HSET" as &[u8], key, field.as_bytes(), line]);
+    }
+    server.command(&[b"HSET" as &[u8], key, b"", b"1"]);
+    assert_eq!(limiter.exceptions().await.expect("a list"), []);
+    let hour = Duration::from_secs(3_600);
+    let granted = exception("acme", ExceptionChange::Quota(TEN), hour);
+    limiter.grant_exception(granted).await.expect("a grant");
+    until(&limiter, "acme", TEN).await;
+    server.command(&[b"HSET" as &[u8], key, b"later", b"\xff"]);
+    server.command(&[b"HSET" as &[u8], key, b"", b"2"]);
+    assert_eq!(limiter.exceptions().await.expect("a list").len(), 1);
+}
