@@ -257,16 +257,14 @@ impl LocalLimiters {
         let listed = local.limiter.exceptions().await?;
         let meant: Vec<_> = listed.iter().filter(is_meant).collect();
         let [meant] = meant[..] else {
+            let of = format!("for {key:?} at the limiter {name}");
+            if meant.is_empty() {
+                return Err(Problem::not_found(format!("there is no exception {of}")));
+            }
             let policies: Vec<_> = meant.iter().map(|meant| meant.policy()).collect();
-            let found = match &policies[..] {
-                [] => "is no exception".to_owned(),
-                names => format!(
-                    "are several exceptions, choose a policy: {}",
-                    names.join(", ")
-                ),
-            };
             return Err(Problem::refused(format!(
-                "there {found} for {key:?} at the limiter {name}"
+                "there are several exceptions {of}, choose a policy: {}",
+                policies.join(", ")
             )));
         };
         local.limiter.withdraw_listed(meant).await?;
@@ -288,7 +286,7 @@ impl LocalLimiters {
         self.limiters.iter().find(named).ok_or_else(|| {
             let names: Vec<_> = self.names().collect();
             let names = names.join(", ");
-            Problem::refused(format!("there is no limiter {name:?}, expected {names}"))
+            Problem::not_found(format!("there is no limiter {name:?}, expected {names}"))
         })
     }
 }

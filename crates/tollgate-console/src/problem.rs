@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header::CONTENT_TYPE};
 use serde_json::json;
 use tollgate::{Error, ErrorKind};
-use tollgate_operator::OperatorError;
+use tollgate_operator::{OperatorError, OperatorErrorKind};
 
 /// A problem document (RFC 9457). It names a field and its value.
 #[derive(Debug)]
@@ -29,6 +29,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// Creates the answer to input that names what is not there.
+    pub(crate) fn not_found(detail: impl fmt::Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
     pub(crate) fn forbidden(detail: impl fmt::Display) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
@@ -36,9 +41,12 @@ impl Problem {
 
 impl From<OperatorError> for Problem {
     fn from(error: OperatorError) -> Self {
-        let status = match error.is_refused() {
-            true => StatusCode::BAD_REQUEST,
-            false => StatusCode::BAD_GATEWAY,
+        let status = match error.kind() {
+            OperatorErrorKind::Refused => StatusCode::BAD_REQUEST,
+            OperatorErrorKind::NotFound => StatusCode::NOT_FOUND,
+            OperatorErrorKind::Full => StatusCode::CONFLICT,
+            // The user in the URL of the operator is not the visitor.
+            _ => StatusCode::BAD_GATEWAY,
         };
         Self::new(status, error)
     }
@@ -50,6 +58,7 @@ impl From<Error> for Problem {
             ErrorKind::Config | ErrorKind::CostExceedsBurst | ErrorKind::KeyLevels => {
                 StatusCode::BAD_REQUEST
             }
+            ErrorKind::Full => StatusCode::CONFLICT,
             ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
             _ => StatusCode::BAD_GATEWAY,
         };

@@ -80,6 +80,7 @@ impl From<Error> for OperatorError {
     fn from(error: Error) -> Self {
         let kind = match error.kind() {
             ErrorKind::Config => OperatorErrorKind::Refused,
+            ErrorKind::Full => OperatorErrorKind::Full,
             ErrorKind::PermissionDenied => OperatorErrorKind::Forbidden,
             _ => OperatorErrorKind::Unavailable,
         };

@@ -4,6 +4,12 @@
 //! parts. Exceptions themselves are those of [`tollgate::store`].
 
 // The calls of each server are in `states/`.
+//
+// A fresh start removes the same keys as that of `Limiter::grant_exception`, by another way. A limiter resets by
+// its store, which knows all masters and drops what this process holds of a lease. An operator holds nothing,
+// is given any one master by a plain URL, and may have a user without the right to run the scripts of a store,
+// with which a store is diagnosed before it is used. So it asks the server itself. `tests/it/fresh.rs` compares
+// both.
 
 use std::{net::IpAddr, time::Duration};
 

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use tollgate::{
-    Lease, Limiter, Outage, Policy, Quota, RedisStore,
+    ErrorKind, Lease, Limiter, Outage, Policy, Quota, RedisStore,
     limiter::Replicas,
     store::{Clock, ExceptionChange},
 };
@@ -135,9 +135,10 @@ async fn a_store_keeps_some_thousand_exceptions_and_refuses_more() {
         let granted = exception(key, ExceptionChange::Factor(3.0), Duration::from_secs(60));
         limiter.grant_exception(granted).await
     };
-    let error = grant("one-more").await.expect_err("a refusal").to_string();
+    let error = grant("one-more").await.expect_err("a refusal");
+    assert_eq!(error.kind(), ErrorKind::Full);
     assert_eq!(
-        error,
+        error.to_string(),
         "exceptions of a store must be at most 4096, and no further one is granted"
     );
     assert_eq!(limiter.exceptions().await.expect("a list").len(), most);

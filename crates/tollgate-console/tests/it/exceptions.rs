@@ -6,8 +6,9 @@ use axum::{Router, body::Body};
 use http::Request;
 use serde_json::{Value, json};
 use tollgate::{
-    Limiter, MemoryStore, Policy, Quota, RedisStore, Store, limiter::DeniedKeys,
-    store::ExceptionList,
+    ErrorKind, Limiter, MemoryStore, Policy, Quota, RedisStore, Store,
+    limiter::DeniedKeys,
+    store::{Exception, ExceptionChange, ExceptionList},
 };
 use tollgate_console::{Console, LocalLimiters, Visitor};
 use tollgate_operator::Operator;
@@ -60,8 +61,6 @@ async fn what_is_wrong_is_refused_by_its_name(router: &Router, unknown: &str) {
         post("/api/exception", &body)
     };
     for (request, words) in [
-        (with("limiter", json!("other")), unknown),
-        (with("limiter", json!("<img src=x>")), "<img src=x>"),
         (
             with("policy", json!("weekly")),
             "policy of an exception must be one of",
@@ -119,8 +118,20 @@ async fn what_is_wrong_is_refused_by_its_name(router: &Router, unknown: &str) {
     ] {
         assert_refused(router, request, 400, words).await;
     }
-    let none = post("/api/withdraw", &withdrawal("search", "acme"));
-    assert_refused(router, none, 400, "is no exception for ").await;
+    for (request, words) in [
+        (with("limiter", json!("other")), unknown),
+        (with("limiter", json!("<img src=x>")), "<img src=x>"),
+        (
+            post("/api/withdraw", &withdrawal("search", "acme")),
+            "is no exception for ",
+        ),
+        (
+            post("/api/withdraw", &withdrawal("search", "other")),
+            "is no exception for ",
+        ),
+    ] {
+        assert_refused(router, request, 404, words).await;
+    }
     assert_eq!(listed(router).await, Vec::<Value>::new());
 }
 
@@ -249,6 +260,13 @@ async fn from_the_first_to_the_last(router: &Router, limiter: &Limiter) {
     assert_eq!(actions[0]["outcome"], "withdrawn");
 }
 
+/// Refuses one exception more than a store keeps.
+async fn has_no_room(router: &Router) {
+    let one_more = grant("daily", "one-more", "factor 2", "2h");
+    let words = "exceptions of a store must be at most 4096, and no further one is granted";
+    assert_refused(router, one_more, 409, words).await;
+}
+
 async fn an_operator_grants(url: &str, store: impl Store) {
     let limiter = limiter(store);
     let operator = Operator::builder(url).timeout(PATIENCE).build().unwrap();
@@ -286,6 +304,25 @@ async fn exceptions_of_limiters_of_this_process_are_granted() {
     );
     assert_refused(&router, refused, 400, "limiter closed takes no exceptions").await;
     from_the_first_to_the_last(&router, &limiter).await;
+
+    let change = ExceptionChange::Factor(2.0);
+    for at in 0.. {
+        let more = Exception::new(
+            "daily",
+            format!("c{at}"),
+            change,
+            Duration::from_secs(7_200),
+        );
+        let more = more.by("ann").because("a move");
+        let granted = limiter.grant_exception(more).await;
+        let Err(error) = granted else { continue };
+        assert_eq!(
+            (error.kind(), at),
+            (ErrorKind::Full, ExceptionList::MAX - 1)
+        );
+        break;
+    }
+    has_no_room(&router).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -310,14 +347,7 @@ async fn exceptions_in_redis_are_granted() {
         .unwrap();
     let console = Console::builder(operator);
     let router = console.build(ann).router();
-    let words = "exceptions of a store must be at most 4096";
-    assert_refused(
-        &router,
-        grant("daily", "one-more", "factor 2", "2h"),
-        400,
-        words,
-    )
-    .await;
+    has_no_room(&router).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -327,7 +357,18 @@ async fn exceptions_in_postgres_are_granted() {
     }
     let server = PostgresServer::start();
     let store = PostgresStore::builder(server.url()).create(Durability::Unlogged);
-    an_operator_grants(&server.url(), store.connect().await.unwrap()).await;
+    let store = store.connect().await.unwrap();
+    an_operator_grants(&server.url(), store.clone()).await;
+
+    let line = |at: usize| {
+        format!("search\tdaily\tc{at}\t8999999999000000\t9000000000000000\tfactor 2\tann\tr\n")
+    };
+    let lines: String = (0..ExceptionList::MAX).map(line).collect();
+    let name = "{replicas}:exceptions".as_bytes();
+    store.replace(name, Some(lines.as_bytes())).await.unwrap();
+    let operator = Operator::builder(server.url()).timeout(PATIENCE);
+    let console = Console::builder(operator.build().unwrap());
+    has_no_room(&console.build(ann).router()).await;
 }
 
 /// The limiter of rules is not published, and has the name that the operator knows.
@@ -365,7 +406,7 @@ async fn the_value_of_a_rule_gets_an_exception() {
         ("search", "tenant=gold", "no limiter search is published"),
     ] {
         let body = exception(limiter, key, "factor 2", "2h");
-        assert_refused(&router, post("/api/exception", &body), 400, words).await;
+        assert_refused(&router, post("/api/exception", &body), 404, words).await;
     }
     let body = withdrawal("rules", "tenant=gold");
     assert_eq!(

@@ -115,11 +115,6 @@ async fn input_that_is_wrong_is_refused_by_its_name() {
         post("/api/share", &json!({"limiter": limiter, "share": share}))
     };
     for (request, words) in [
-        (
-            share("other", "5%"),
-            "there is no limiter \"other\", expected api, search",
-        ),
-        (share("<b>", "5%"), "there is no limiter \"<b>\""),
         (share("api", "5%"), "limiter api takes no share"),
         (share("search", "101%"), "share"),
         (share("search", "<img src=x>"), "share"),
@@ -156,6 +151,15 @@ async fn input_that_is_wrong_is_refused_by_its_name() {
         (get("/api/keys?numbre=1"), "there is no field \"numbre\""),
     ] {
         assert_refused(&router, request, 400, words).await;
+    }
+    for (limiter, words) in [
+        (
+            "other",
+            "there is no limiter \"other\", expected api, search",
+        ),
+        ("<b>", "there is no limiter \"<b>\""),
+    ] {
+        assert_refused(&router, share(limiter, "5%"), 404, words).await;
     }
     let large = post("/api/peek", &json!({"key": "a".repeat(20_000)}));
     assert_refused(&router, large, 413, "at most 16384 bytes").await;

@@ -99,7 +99,7 @@ async fn an_operator_works(url: &str, store: impl Store) {
     assert_refused(
         &plain,
         set("other", json!("5%")),
-        400,
+        404,
         "no limiter other is published",
     )
     .await;

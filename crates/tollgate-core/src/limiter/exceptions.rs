@@ -26,8 +26,8 @@ impl Limiter {
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the policies of this limiter [cannot have
-    /// it](Exception::fits), or the store has no room. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
-    /// when the store keeps no exceptions. Any other kind when the store cannot be reached.
+    /// it](Exception::fits). [`ErrorKind::Full`](crate::ErrorKind::Full) when the store has no room, and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it keeps no exceptions. Any other kind when the store cannot be reached.
     pub async fn grant_exception(&self, exception: Exception) -> Result<Option<Exception>, Error> {
         let exception = exception.at_limiter(self.name());
         exception.fits(&self.policies)?;

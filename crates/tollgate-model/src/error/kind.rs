@@ -124,6 +124,9 @@ kinds! {
         ///
         /// [`TenantLimiters`]: https://docs.rs/tollgate/latest/tollgate/tenants/struct.TenantLimiters.html
         SourceUnavailable = "source",
+        /// The store has no room for another exception. None was granted: withdraw one, or wait for the
+        /// end of one.
+        Full = "full",
     }
 }
 
@@ -148,6 +151,7 @@ impl ErrorKind {
                 | Self::Tls
                 | Self::KeyLevels
                 | Self::NoRuntime
+                | Self::Full
         )
     }
 

@@ -252,7 +252,7 @@ impl PostgresTable {
         let answer = self.store.exceptions(call.clone());
         // The list of the store refuses in its own words.
         let refused = |error: Error| match error.kind() {
-            ErrorKind::Config => Ok(Err(error)),
+            ErrorKind::Config | ErrorKind::Full => Ok(Err(error)),
             _ => Err(error),
         };
         let answer = async { answer.await.map(Ok).or_else(refused) };

@@ -4,7 +4,7 @@
 use std::mem;
 
 use super::{Exception, id};
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// The work of [`Store::exceptions`](crate::Store::exceptions).
 #[derive(Clone, Debug)]
@@ -78,8 +78,8 @@ impl ExceptionList {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when an exception is not valid, and for one more
-    /// than [`MAX`](Self::MAX). Nothing is granted then.
+    /// [`ErrorKind::Config`] when an exception is not valid, and [`ErrorKind::Full`] for one more than
+    /// [`MAX`](Self::MAX). Nothing is granted then.
     pub fn apply(&mut self, call: &ExceptionCall, now_us: u64) -> Result<Vec<Exception>, Error> {
         self.0.retain(|exception| exception.ends_us() > now_us);
         let place = |id: &str| self.0.iter().position(|exception| exception.id() == id);
@@ -107,10 +107,11 @@ impl ExceptionList {
     /// Returns the error of a store that has no room.
     #[must_use]
     pub fn full() -> Error {
-        Error::config(format!(
-            "exceptions of a store must be at most {}, and no further one is granted",
-            Self::MAX
-        ))
+        let most = Self::MAX;
+        Error::new(
+            ErrorKind::Full,
+            format!("exceptions of a store must be at most {most}, and no further one is granted"),
+        )
     }
 
     /// Returns the exceptions, without a copy.
@@ -159,6 +160,9 @@ mod tests {
             })
             .count();
         assert_eq!(granted, ExceptionList::MAX);
+        let one_more = ExceptionCall::Grant(exception("one more".to_owned()));
+        let refused = list.apply(&one_more, 0).expect_err("no room");
+        assert_eq!(refused.kind(), ErrorKind::Full);
         let again = ExceptionCall::Grant(exception("customer-7".to_owned()));
         let replaced = list.apply(&again, 1).expect("a change");
         assert_eq!(replaced[0].ends_us(), 60_000_000);
