@@ -31,7 +31,8 @@ use crate::{
 /// One that is granted again is changed.
 ///
 /// The limiter has to be published by its service. For a limiter of rules, which is called `rules` by
-/// default, name the files with --rules, and the value by KEY=VALUE entries.
+/// default, name the files with --rules, and the value by KEY=VALUE entries. Another name of it needs
+/// --rules-limiter.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -91,6 +92,15 @@ pub(crate) struct Except {
     /// Reads the policies of the limiter from this file or directory of rules
     #[arg(long = "rules", value_name = "FILE", requires = "key")]
     file: Option<PathBuf>,
+
+    /// Sets the name of the limiter of the rules, when the service gives it another one
+    #[arg(
+        long,
+        value_name = "LIMITER",
+        default_value = "rules",
+        requires = "file"
+    )]
+    rules_limiter: String,
 
     /// Selects the domain of the entries, when the rules have several
     #[arg(long)]
@@ -153,7 +163,7 @@ impl Except {
     }
 
     async fn grant(&self, server: &mut Server, limiter: &str) -> Result<Excepted, Failure> {
-        let (key, policies) = match self.of_rules()? {
+        let (key, policies) = match self.of_rules(limiter)? {
             Some(found) => found,
             None => {
                 let published = exceptions::published(server).await?;
@@ -189,7 +199,7 @@ impl Except {
     }
 
     async fn take_back(&self, server: &mut Server, limiter: &str) -> Result<Excepted, Failure> {
-        let key = match self.of_rules()? {
+        let key = match self.of_rules(limiter)? {
             Some((key, _)) => key,
             None => self.text_key()?,
         };
@@ -205,10 +215,19 @@ impl Except {
     }
 
     /// Returns the encoded key and the policies of a rule, when rules are named.
-    fn of_rules(&self) -> Result<Option<(String, PolicySet)>, Failure> {
+    fn of_rules(&self, limiter: &str) -> Result<Option<(String, PolicySet)>, Failure> {
         let Some(file) = &self.file else {
             return Ok(None);
         };
+        // No replica would apply the exception, or one to a key of another limiter.
+        if limiter != self.rules_limiter {
+            return Err(Failure::new(format_args!(
+                "the limiter of the rules is {}, got {}: a limiter that is published needs no --rules, and \
+                 --rules-limiter names that of the rules otherwise",
+                shown(&self.rules_limiter),
+                shown(limiter)
+            )));
+        }
         let set = self.rules.load(file)?;
         Ok(Some(exceptions::of_rules(
             &set,

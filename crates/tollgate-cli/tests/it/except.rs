@@ -241,6 +241,22 @@ async fn the_value_of_a_rule_has_an_exception() {
     assert!(!admits("other").await);
     let unknown = ["rules", "user=ann", "--rules", path, "--factor", "3"];
     except(&url, &[&unknown[..], &GRANT].concat()).assert_failed("no rule limits user=ann");
+    // Another name is that of no limiter of rules, and would be in force nowhere.
+    for change in [&["--factor", "3"][..], &["--withdraw"]] {
+        let typing_error = ["rulse", "tenant=gold", "--rules", path];
+        except(&url, &[&typing_error[..], change, &GRANT].concat())
+            .assert_failed("the limiter of the rules is rules, got rulse");
+    }
+    let named = ["shop", "tenant=gold", "--rules", path, "--rules-limiter"];
+    let of = |name: &'static str| [&named[..], &[name, "--factor", "2"], &GRANT].concat();
+    except(&url, &of("other")).assert_failed("the limiter of the rules is other, got shop");
+    except(&url, &of("shop")).assert_printed(0, "granted, in force within three seconds:\n");
+    let listed = except(&url, &["--format", "json"]).json();
+    assert_eq!(
+        listed["exceptions"].as_array().unwrap().len(),
+        2,
+        "{listed}"
+    );
     except(&url, &[&rule[..], &["--withdraw"]].concat()).assert_printed(0, "withdrawn");
     wait::until_async("the end", PATIENCE, async || !admits("gold").await).await;
 }
