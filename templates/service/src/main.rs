@@ -16,6 +16,10 @@ use axum::{Router, middleware, routing::get};
 use tokio::{net::TcpListener, signal};
 use tollgate::{KeySecret, limiter::DeniedKeys};
 
+/// Allocates. The allocator of musl, of which the image is made, takes several times as long.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn variable(name: &str) -> Option<String> {
