@@ -175,6 +175,39 @@ fn wide_numbers(quota: &Quota, reading: &Reading, cost: u64, ceiling: Span) -> N
     }
 }
 
+/// Returns the reading `passed_us` after this one with at most `most` units left. `None` for a bucket
+/// that holds more than its burst, whose bound depends on its debt.
+#[inline]
+pub(super) fn lowered(
+    quota: &Quota,
+    reading: &Reading,
+    passed_us: u64,
+    most: u64,
+) -> Option<Reading> {
+    let ahead = match reading[0].checked_sub(passed_us) {
+        Some(whole) => (whole, reading[1]),
+        None => (0, 0),
+    };
+    let top = quota.span(quota.burst());
+    if ahead > top || ahead.1 >= quota.amount() {
+        return None;
+    }
+    let remaining = units_in(quota, less(quota, top, ahead));
+    let surplus = remaining.saturating_sub(most);
+    let (ahead, part) = add(quota, ahead, quota.span(surplus));
+    Some([ahead, part, 0, 0])
+}
+
+/// Returns how many units accrue in this time.
+#[inline]
+fn units_in(quota: &Quota, (whole, part): Span) -> u64 {
+    if let (unit, 0) = quota.span(1) {
+        return whole / unit;
+    }
+    let parts = i128::from(whole) * i128::from(quota.amount()) + i128::from(part);
+    div(parts, i128::from(quota.period_us()))
+}
+
 /// Returns the time until what is spent beyond `units` has come back, in microseconds.
 pub(super) fn beyond_us(quota: &Quota, reading: &Reading, units: u64) -> u64 {
     let n = i128::from(quota.amount());

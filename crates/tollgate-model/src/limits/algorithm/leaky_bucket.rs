@@ -217,6 +217,11 @@ impl Meter for Bucket {
         })
     }
 
+    #[inline]
+    fn lowered(policy: &Policy, reading: &Reading, passed_us: u64, most: u64) -> Option<Reading> {
+        bucket::lowered(policy.quota_ref(), reading, passed_us, most)
+    }
+
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         let quota = policy.quota_ref();
         [Some(quota.period_us()), Some(quota.burst()), None]

@@ -83,6 +83,17 @@ pub(crate) trait Meter: Adjust + Clone + Default {
         None
     }
 
+    /// Returns the reading `passed_us` after this one with at most `most` units left, if nobody spent
+    /// since. `None` where it takes the steps of the state.
+    fn lowered(
+        _policy: &Policy,
+        _reading: &Reading,
+        _passed_us: u64,
+        _most: u64,
+    ) -> Option<Reading> {
+        None
+    }
+
     /// Returns the numbers that the script takes behind the amount of the quota: up to three.
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         [Some(policy.quota_ref().period_us()), None, None]

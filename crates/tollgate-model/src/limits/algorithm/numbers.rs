@@ -127,7 +127,10 @@ pub fn lowered(
     // The reply for a single bucket has no time. Any time gives the same result then.
     let at_us = if at_us == 0 { MAX_EXACT } else { at_us };
     let lowered = by_algorithm!(policy.algorithm(), Of => {
-        lowered_state::<Of>(policy, &level.reading, at_us, at_us + passed_us, most)
+        match <Of as Meter>::lowered(policy, &level.reading, passed_us, most) {
+            Some(reading) => Some(PolicyLevel { fits: true, reading }),
+            None => lowered_state::<Of>(policy, &level.reading, at_us, at_us + passed_us, most),
+        }
     });
     if let Some(level) = lowered {
         return level;
@@ -150,7 +153,7 @@ pub fn lowered(
 /// Returns the level that [`lowered`] returns for a state that has this reading. `None` when the reading
 /// is not the whole state.
 ///
-/// Each decision that a lease makes passes here. The steps are those of [`later`], without the enum of
+/// Each decision that a lease makes passes here, but for those of a [bucket](super::bucket). The steps are those of [`later`], without the enum of
 /// all states around them.
 fn lowered_state<Of: Meter>(
     policy: &Policy,
@@ -178,4 +181,78 @@ fn lowered_state<Of: Meter>(
 /// state than in its reading.
 fn state_of(policy: &Policy, reading: &Reading, at_us: u64) -> Option<State> {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::of_reading(policy, reading, at_us).map(State::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::{bucket::Bucket, token_bucket::TokenBucketState},
+        *,
+    };
+    use crate::Quota;
+
+    /// Draws quotas whose units take whole microseconds, parts of one, less than one, and days.
+    fn quotas() -> impl Strategy<Value = Quota> {
+        prop_oneof![
+            Just(Quota::per_second(10)),
+            Just(Quota::per_second(7).with_burst(3)),
+            Just(Quota::per_second(900_000).with_burst(1_000_000_000)),
+            Just(Quota::per_second(3_000_000).with_burst(1)),
+            Just(Quota::per_day(3).with_burst(5)),
+            (1..2_000_000_u64, 1..1_000_u64)
+                .prop_map(|(amount, burst)| Quota::per_minute(amount).with_burst(burst)),
+        ]
+    }
+
+    /// Draws a quota, the time until its bucket is full, a time that passes, and the most units left.
+    fn lowerings() -> impl Strategy<Value = (Quota, Reading, u64, u64)> {
+        quotas().prop_flat_map(|quota| {
+            let (top, amount, burst) = (quota.span(quota.burst()).0, quota.amount(), quota.burst());
+            let ahead = prop_oneof![Just(0), Just(top), 0..=top, 0..=2 * top + 1];
+            let passed = prop_oneof![Just(0), 0..=10_u64, 0..=top + 1];
+            let most = prop_oneof![Just(0), Just(burst), 0..=burst, 0..=burst + 1];
+            (Just(quota), ahead, 0..amount, passed, most).prop_map(
+                |(quota, ahead, part, passed_us, most)| {
+                    (quota, [ahead, part, 0, 0], passed_us, most)
+                },
+            )
+        })
+    }
+
+    /// Compares the reading that is lowered at once with that of the steps.
+    fn is_lowered_as_by_steps<Of: Meter>(
+        policy: &Policy,
+        reading: &Reading,
+        passed_us: u64,
+        most: u64,
+    ) -> bool {
+        let steps = lowered_state::<Of>(policy, reading, 1_000, 1_000 + passed_us, most);
+        let top = policy.quota_ref().span(policy.quota_ref().burst());
+        let (whole, part) = (reading[0].saturating_sub(passed_us), reading[1]);
+        match Of::lowered(policy, reading, passed_us, most) {
+            Some(reading) => {
+                steps
+                    == Some(PolicyLevel {
+                        fits: true,
+                        reading,
+                    })
+            }
+            // One that holds more than its burst takes the steps.
+            None => (whole, part) > top,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+        #[test]
+        fn a_bucket_is_lowered_at_once_as_by_its_steps((quota, reading, passed_us, most) in lowerings()) {
+            let queue = Policy::leaky_bucket("queue", quota);
+            prop_assert!(is_lowered_as_by_steps::<Bucket>(&queue, &reading, passed_us, most));
+            let tokens = Policy::token_bucket("tokens", quota);
+            prop_assert!(is_lowered_as_by_steps::<TokenBucketState>(&tokens, &reading, passed_us, most));
+        }
+    }
 }

@@ -240,6 +240,11 @@ impl Meter for TokenBucketState {
         Bucket::of_reading(policy, reading, now_us).map(Self::Plain)
     }
 
+    #[inline]
+    fn lowered(policy: &Policy, reading: &Reading, passed_us: u64, most: u64) -> Option<Reading> {
+        Bucket::lowered(policy, reading, passed_us, most)
+    }
+
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         Bucket::args(policy)
     }
