@@ -39,6 +39,7 @@ mod reply;
 mod series;
 pub mod server;
 mod skipped;
+pub mod spans;
 pub mod wait;
 
 pub use client::Client;

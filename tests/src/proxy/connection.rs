@@ -17,6 +17,12 @@ use super::{Mode, Orders};
 /// So large that a delayed connection never waits for room.
 const UNDER_WAY: usize = 4096;
 
+/// The reply in place of one that is lost.
+const LOST: &[u8] = b"-ERR lost on the way\r\n";
+
+/// Bytes of replies, and when they came.
+type Piece = (Instant, Vec<u8>);
+
 const TIMER_IS_LATE: Duration = Duration::from_millis(2);
 
 /// Names the ways in which a connection ends.
@@ -76,7 +82,7 @@ async fn between(client: &mut TcpStream, orders: &watch::Receiver<Orders>) -> Re
     let (from_server, to_server) = server.split();
     let (sender, receiver) = mpsc::channel(UNDER_WAY);
     tokio::try_join!(
-        requests(from_client, to_server, orders.clone()),
+        requests(from_client, to_server, orders.clone(), sender.downgrade()),
         receive(from_server, sender),
         Replies {
             to_client,
@@ -116,11 +122,24 @@ async fn requests(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     mut orders: watch::Receiver<Orders>,
+    replies: mpsc::WeakSender<Piece>,
 ) -> Result<(), End> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let length = from.read(&mut buffer).await?;
-        orders.wait_for(|orders| orders.mode != Mode::Stall).await?;
+        let mode = orders
+            .wait_for(|orders| orders.mode != Mode::Stall)
+            .await?
+            .mode
+            .clone();
+        if is_script_call(&buffer[..length]) && is_lost(&mode) {
+            let piece = (Instant::now(), LOST.to_vec());
+            match replies.upgrade() {
+                Some(replies) => _ = replies.send(piece).await,
+                None => return Ok(()),
+            }
+            continue;
+        }
         if length == 0 {
             // The client sends no more; it still receives the replies.
             to.shutdown().await?;
@@ -131,10 +150,7 @@ async fn requests(
 }
 
 /// Reads replies and records their times, from which a delay counts.
-async fn receive(
-    mut from: ReadHalf<'_>,
-    pieces: mpsc::Sender<(Instant, Vec<u8>)>,
-) -> Result<(), End> {
+async fn receive(mut from: ReadHalf<'_>, pieces: mpsc::Sender<Piece>) -> Result<(), End> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         // A connection that the server breaks ends like one that it closes: the replies before are
@@ -158,10 +174,7 @@ struct Replies<'a> {
 
 impl Replies<'_> {
     /// Delivers replies until the server closes, and then ends the connection.
-    async fn deliver(
-        mut self,
-        mut pieces: mpsc::Receiver<(Instant, Vec<u8>)>,
-    ) -> Result<Infallible, End> {
+    async fn deliver(mut self, mut pieces: mpsc::Receiver<Piece>) -> Result<Infallible, End> {
         while let Some((came, bytes)) = pieces.recv().await {
             self.piece(came, &bytes).await?;
         }
@@ -174,6 +187,9 @@ impl Replies<'_> {
     /// Delivers one piece according to the mode, and starts over whenever the mode changes.
     async fn piece(&mut self, came: Instant, mut bytes: &[u8]) -> Result<(), End> {
         let number = self.count();
+        if bytes.starts_with(b"$") && is_lost(&self.orders.borrow().mode) {
+            bytes = LOST;
+        }
         while !bytes.is_empty() {
             let Orders { mode, epoch, .. } = self.orders.borrow_and_update().clone();
             match mode {
@@ -199,12 +215,14 @@ impl Replies<'_> {
                 Mode::DelayEach(nth, _) if !number.is_multiple_of(nth) => {
                     return Ok(self.to_client.write_all(bytes).await?);
                 }
-                Mode::Delay(delay) | Mode::DelayEach(_, delay) => tokio::select! {
-                    () = sleep_precisely(came + delay) => {
-                        return Ok(self.to_client.write_all(bytes).await?);
+                Mode::Delay(delay) | Mode::DelayEach(_, delay) | Mode::Lose(delay, _) => {
+                    tokio::select! {
+                        () = sleep_precisely(came + delay) => {
+                            return Ok(self.to_client.write_all(bytes).await?);
+                        }
+                        changed = self.orders.changed() => changed?,
                     }
-                    changed = self.orders.changed() => changed?,
-                },
+                }
             }
         }
         Ok(())
@@ -240,6 +258,17 @@ impl Replies<'_> {
         self.allowance = Some((epoch, left));
         if left == 0 { Err(end) } else { Ok(rest) }
     }
+}
+
+/// Returns whether these bytes are one call of a script.
+fn is_script_call(bytes: &[u8]) -> bool {
+    let name = bytes.split(|byte| *byte == b'\n').nth(2);
+    bytes.starts_with(b"*") && name.is_some_and(|name| matches!(name, b"EVALSHA\r" | b"EVAL\r"))
+}
+
+/// Returns whether one more piece gets lost.
+fn is_lost(mode: &Mode) -> bool {
+    matches!(mode, &Mode::Lose(_, of_hundred) if fastrand::u8(0..100) < of_hundred)
 }
 
 /// Sleeps until a time. A timer of tokio ends up to two milliseconds later, so a thread sleeps for

@@ -44,6 +44,10 @@ pub enum Mode {
     /// Delivers every n-th reply of each connection this much later, and the replies behind it
     /// after it.
     DelayEach(usize, Duration),
+    /// Delivers every reply this much later, and loses so many of a hundred calls of a script, and of
+    /// a hundred answers in strings. An error takes the place of each answer that is lost, because the
+    /// replies behind a gap would be taken for others.
+    Lose(Duration, u8),
     /// Delivers these bytes instead of each piece of a reply.
     Garbage(Vec<u8>),
     /// Delivers the first bytes instead of a reply, and then the others again and again, as fast as

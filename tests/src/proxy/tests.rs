@@ -188,3 +188,26 @@ fn drop_closes_everything() {
     assert_eq!(hear_out(&mut stream).0, "");
     assert!(TcpStream::connect(addr).is_err());
 }
+
+#[test]
+fn lost_calls_never_arrive_and_lost_answers_are_errors() {
+    let (echo, proxy) = pair();
+    let mut stream = connect(&proxy);
+    let (call, answer, error) = (
+        "*2\r\n$7\r\nEVALSHA\r\n$1\r\n1\r\n",
+        "$5\r\nhello\r\n",
+        "-ERR lost on the way\r\n",
+    );
+    proxy.set(Mode::Lose(Duration::ZERO, 0));
+    echoes(&mut stream, call);
+    echoes(&mut stream, answer);
+    let heard = echo.heard.load(Ordering::SeqCst);
+    proxy.set(Mode::Lose(Duration::ZERO, 100));
+    say(&mut stream, call);
+    assert_eq!(hear(&mut stream, error.len()), error);
+    assert_eq!(echo.heard.load(Ordering::SeqCst), heard);
+    say(&mut stream, answer);
+    assert_eq!(hear(&mut stream, error.len()), error);
+    assert_eq!(echo.heard.load(Ordering::SeqCst), heard + answer.len());
+    echoes(&mut stream, "+OK\r\n");
+}
