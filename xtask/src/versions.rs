@@ -14,11 +14,12 @@ use crate::{
 
 /// The programs of tests, and what is chosen of each. Mutants show that the tests see mistakes, on
 /// one server as on another.
-const PROGRAMS: [(&str, &[&str]); 4] = [
+const PROGRAMS: [(&str, &[&str]); 5] = [
     ("scripts", &["agree", "--skip=mutant", "--skip=mistake"]),
     ("store", &["suite::", "refusing_servers::"]),
     ("laws", &[]),
     ("permits", &["agreement", "--skip=mutant"]),
+    ("regional", &["--skip=mutant", "--skip=simulation::"]),
 ];
 
 /// The steps of each stream. `cargo xtask test` makes more, on one server.

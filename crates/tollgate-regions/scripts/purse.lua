@@ -80,17 +80,15 @@ if purpose == 1 then
       end
     end
   end
-  if first == 1 or spent > 0 then
-    asked = asked + spent
-    if first == 1 then
-      asked = asked + cost
-    end
-    local passed = now - estimated
-    if passed >= 20000 then
-      local sample = asked / passed
-      rate = rate + (sample - rate) * (passed / (passed + 250000))
-      asked, estimated = 0, now
-    end
+  asked = asked + spent
+  if first == 1 then
+    asked = asked + cost
+  end
+  local passed = now - estimated
+  if passed >= 20000 then
+    local sample = asked / passed
+    rate = rate + (sample - rate) * (passed / (passed + 250000))
+    asked, estimated = 0, now
   end
   local admitted, missing = 0, cost
   local lease, lessor, leased, life = 0, 0, 0, 0

@@ -19,6 +19,11 @@ use crate::rules;
 /// hold what the region asks the home for.
 const SPAN_US: u64 = 150_000;
 
+/// The longest time for which a process holds units without a trip, in microseconds. They last for half
+/// of it while the demand stays. When that has fallen, its purse shall learn it soon, because another
+/// region may need them.
+const LONGEST_US: u64 = 2 * SPAN_US;
+
 /// Keeps the leased units of this process.
 #[derive(Debug)]
 pub(crate) struct Leases {
@@ -42,7 +47,7 @@ impl Leases {
     pub(crate) fn new() -> Self {
         let clock = Clock::since_boot();
         Self {
-            units: LeasedUnits::new(clock.clone()),
+            units: LeasedUnits::given_back_after(clock.clone(), LONGEST_US),
             clock,
         }
     }

@@ -142,10 +142,8 @@ impl Purse {
     pub fn check(&mut self, ask: &Ask) -> Checked {
         let (cost, trip_us) = (ask.cost, ask.trip_us);
         let spent: u64 = ask.reports.iter().map(|report| self.report(report)).sum();
-        if ask.is_first || spent > 0 {
-            let first = if ask.is_first { cost } else { 0 };
-            self.pace.count(self.now_us, first + spent);
-        }
+        let first = if ask.is_first { cost } else { 0 };
+        self.pace.count(self.now_us, first + spent);
         let is_admitted = cost > 0 && self.free() >= cost;
         let mut lease = Lease::default();
         if is_admitted {

@@ -73,6 +73,8 @@ struct LeasedKey {
     charges: Charges,
     seen: Option<LastAnswer>,
     asked_us: u64,
+    /// The time of the last call.
+    called_us: u64,
     /// The checks since the entries of the shard were last thinned out.
     checks: u32,
 }
@@ -96,6 +98,7 @@ impl LeasedKey {
             charges: Charges::default(),
             seen: None,
             asked_us: now_us,
+            called_us: now_us,
             checks: 0,
         }
     }
@@ -241,7 +244,9 @@ impl LeaseCall {
         } else {
             entry.demand.want(now_us, entry.lease())
         };
-        let reports = entry.units.take_reports(now_us, self.gives_back);
+        let gives_back = self.gives_back || self.leased_units.are_stale(entry.called_us, now_us);
+        entry.called_us = now_us;
+        let reports = entry.units.take_reports(now_us, gives_back);
         counts.returned += reports.iter().map(|report| report.returned).sum::<u64>();
         counts.lapsed += entry.units.take_lapsed();
         let mut lapses_us = self.lapses_us.lock();
@@ -299,6 +304,8 @@ fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
 /// by its hash, too, which the store computes with a hasher of its own: always the same one.
 pub struct LeasedUnits {
     shards: Box<[Lock<LeaseShard>]>,
+    /// The longest time for which units are held without a call.
+    longest_us: u64,
     /// Goes on while the system sleeps: the server's clock does.
     clock: Clock,
 }
@@ -333,8 +340,23 @@ impl LeasedUnits {
     /// go on while the machine is suspended.
     #[must_use]
     pub fn new(clock: Clock) -> Arc<Self> {
+        Self::given_back_after(clock, u64::MAX)
+    }
+
+    /// Creates the units of a process, as [`new`](Self::new), that are given back when its last call
+    /// is so many microseconds ago: with the next check of their key, or with a
+    /// [sweep](Self::sweep).
+    ///
+    /// Where few units are shared, a process whose demand has fallen must not hold what it was
+    /// granted before for as long as it lives.
+    #[must_use]
+    pub fn given_back_after(clock: Clock, longest_us: u64) -> Arc<Self> {
         let shards = std::iter::repeat_with(Lock::default).take(SHARDS).collect();
-        Arc::new(Self { shards, clock })
+        Arc::new(Self {
+            shards,
+            longest_us,
+            clock,
+        })
     }
 
     /// Spends the cost of a check from the units of its key. Otherwise the check needs a trip, and
@@ -350,6 +372,7 @@ impl LeasedUnits {
         match shard.find(check.policies, check.key, hash) {
             (Some(entry), counts) => {
                 entry.count(now_us, charge.cost.units());
+                let can_lease = can_lease && !self.are_stale(entry.called_us, now_us);
                 if can_lease && let Some(decision) = entry.decide(check.policies, charge, now_us) {
                     counts.trips_saved += 1;
                     drop(shard);
@@ -404,7 +427,7 @@ impl LeasedUnits {
     }
 
     /// Drops the entries that nobody has asked for during two generations, and lists the holders of
-    /// units that nobody has asked for during half a generation.
+    /// units that nobody has asked for during half a generation, or that are held for too long.
     #[must_use]
     pub fn sweep(&self) -> Vec<LeaseHolder> {
         let now_us = self.now_us();
@@ -412,7 +435,9 @@ impl LeasedUnits {
             let mut shard = self.lock_at(at);
             shard.retain(|entry| !entry.is_idle(now_us, [2, 1]));
             shard
-                .holders(now_us, |entry| entry.is_idle(now_us, [1, 2]))
+                .holders(now_us, |entry| {
+                    entry.is_idle(now_us, [1, 2]) || self.are_stale(entry.called_us, now_us)
+                })
                 .collect::<Vec<_>>()
         };
         (0..SHARDS).flat_map(sweep).collect()
@@ -456,6 +481,11 @@ impl LeasedUnits {
 
     fn now_us(&self) -> u64 {
         self.clock.now_us()
+    }
+
+    /// Returns whether units are held for too long whose last call was at this time.
+    fn are_stale(&self, called_us: u64, now_us: u64) -> bool {
+        now_us.saturating_sub(called_us) >= self.longest_us
     }
 
     fn lock(&self, hash: u64) -> MutexGuard<'_, LeaseShard> {
@@ -636,6 +666,23 @@ mod refunds_tests {
         fn held(&self) -> u64 {
             self.units.counts().held
         }
+    }
+
+    #[test]
+    fn units_that_are_held_for_too_long_go_back_with_the_next_call() {
+        let mut bench = Bench::new(&["api"]);
+        let units = Arc::get_mut(&mut bench.units).expect("nobody else has them");
+        units.longest_us = 600_000;
+        assert!(bench.at(59_599).spend(Cost::ONE).is_some());
+        assert!(bench.units.sweep().is_empty());
+        assert!(bench.at(59_600).spend(Cost::ONE).is_none());
+        assert_eq!(bench.units.sweep().len(), 1);
+        let call = LeaseCall::new(&bench.units, bench.clock.now_us());
+        let (reports, _) = call.compose(&bench.policies, &bench.key, HASH, call.now_us());
+        let [report] = &*reports else {
+            panic!("{reports:?}");
+        };
+        assert_eq!((report.spent, report.returned, bench.held()), (1, 9, 0));
     }
 
     /// The unit that was reported at 59.5 s was charged to the window that ends at 60 s.

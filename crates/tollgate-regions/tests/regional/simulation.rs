@@ -19,14 +19,16 @@ const START_US: u64 = 1_700_000_000 * SECOND_US;
 
 /// An event at a time.
 enum Event {
-    /// A check arrives in a region.
-    Check(usize),
+    /// A check arrives in a region, or asks once more: when it was made, and at which process.
+    Check(usize, Option<(u64, usize)>),
     /// A call arrives at the home.
     Arrive(usize, Call),
     /// An answer arrives in a region.
     Answer(usize, Call, Grant),
     /// A call has got no answer.
     Late(usize, Call),
+    /// A process dies, with all that it holds. It may be the one that carries the call of its region.
+    Death(usize),
 }
 
 /// Says what happens to a simulated limit.
@@ -43,6 +45,10 @@ struct Scene {
     home_reigns: Option<u64>,
     /// The processes of a region, which lease. Without any, each check goes to the purse.
     processes: usize,
+    /// The longest time for which a process holds units without a trip.
+    longest_us: u64,
+    /// The processes of all regions that die in a second. Others begin in their place.
+    deaths: u64,
     /// Changes what a process believes of a lease.
     mistake: Option<fn(&Terms, &mut Lease)>,
 }
@@ -51,6 +57,8 @@ struct Scene {
 #[derive(Default)]
 struct Process {
     held: HeldUnits,
+    /// The time of its last trip, by its clock.
+    called_us: u64,
     drift_ppm: i64,
 }
 
@@ -61,9 +69,16 @@ impl Process {
         (now_us as i64 + passed * self.drift_ppm / 1_000_000) as u64
     }
 
+    /// Returns whether it gives back what it holds, because its last trip is so long ago.
+    fn is_stale(&self, now_us: u64, longest_us: u64) -> bool {
+        self.now_us(now_us) - self.called_us >= longest_us
+    }
+
     /// Takes the reports that go with its next trip.
-    fn reports(&mut self, now_us: u64) -> smallvec::SmallVec<[Report; 2]> {
-        let reports = self.held.take_reports(self.now_us(now_us), false);
+    fn reports(&mut self, now_us: u64, longest_us: u64) -> smallvec::SmallVec<[Report; 2]> {
+        let (here_us, is_stale) = (self.now_us(now_us), self.is_stale(now_us, longest_us));
+        self.called_us = here_us;
+        let reports = self.held.take_reports(here_us, is_stale);
         let report = |report: lease::Report| {
             let lease::Stamp { birth, generation } = report.stamps[0];
             Report {
@@ -103,6 +118,10 @@ struct Seen {
     each: [u64; REGIONS],
     /// The checks that processes decided by units that they held.
     trips_saved: u64,
+    /// The units that were held by processes when they died.
+    died: u64,
+    /// The units that the home grants a new region when all others were idle for a minute.
+    afterwards: u64,
 }
 
 impl Scene {
@@ -115,6 +134,8 @@ impl Scene {
             reigns: None,
             home_reigns: None,
             processes: 0,
+            longest_us: 300_000,
+            deaths: 0,
             mistake: None,
         }
     }
@@ -126,6 +147,7 @@ impl Scene {
         let (mut home, mut purses) = (Home::default(), [(); REGIONS].map(|()| Purse::default()));
         let process = |at: usize| Process {
             held: HeldUnits::default(),
+            called_us: 0,
             drift_ppm: [0, -900, 900][at % 3],
         };
         let mut processes: Vec<_> = (0..REGIONS * self.processes).map(process).collect();
@@ -139,12 +161,22 @@ impl Scene {
             for (region, checks) in (self.load)(second).into_iter().enumerate() {
                 for _ in 0..checks {
                     let at_us = START_US + second * SECOND_US + dice.u64(0..SECOND_US);
-                    add(&mut events, at_us, Event::Check(region));
+                    add(&mut events, at_us, Event::Check(region, None));
                 }
+            }
+            for _ in 0..self.deaths {
+                let at_us = START_US + second * SECOND_US + dice.u64(0..SECOND_US);
+                add(
+                    &mut events,
+                    at_us,
+                    Event::Death(dice.usize(0..processes.len())),
+                );
             }
         }
         let (mut seen, mut bound) = (Seen::default(), Bound::default());
         let mut calls = [0; REGIONS];
+        // The last call of each region that nobody carries any more.
+        let mut dropped = [0; REGIONS];
         let mut second = 0;
         while let Some(((now_us, _), event)) = events.pop_first() {
             let passed = (now_us - START_US) / SECOND_US;
@@ -154,14 +186,21 @@ impl Scene {
             let reign = |every: Option<u64>| every.map_or(1, |every| 1 + passed / every);
             let is_lost = |dice: &mut fastrand::Rng| dice.u64(0..100) < self.loss;
             match event {
-                Event::Check(region) => {
-                    let mut process = match self.processes {
-                        0 => None,
-                        count => processes.get_mut(region * count + dice.usize(0..count)),
-                    };
+                Event::Arrive(region, call)
+                | Event::Answer(region, call, _)
+                | Event::Late(region, call)
+                    if call.number <= dropped[region] => {}
+                Event::Check(region, made) => {
+                    let (made_us, at) = made.unwrap_or_else(|| {
+                        let of_region = 0..self.processes.max(1);
+                        (now_us, region * self.processes + dice.usize(of_region))
+                    });
+                    let mut process = processes.get_mut(at);
                     if let Some(process) = &mut process {
                         let here_us = process.now_us(now_us);
-                        if process.held.spend(here_us, now_us, 1).is_some() {
+                        if !process.is_stale(now_us, self.longest_us)
+                            && process.held.spend(here_us, now_us, 1).is_some()
+                        {
                             let counts = u64::from(passed >= 5);
                             seen.asked += counts;
                             seen.admitted += counts;
@@ -173,17 +212,18 @@ impl Scene {
                     }
                     let purse = &mut purses[region];
                     purse.open(reign(self.reigns), now_us);
-                    // Of 0.15 s, as a process that knows its share.
-                    let want = (self.load)(passed)[region] * 3 / 20;
+                    // Of 0.15 s, as a process that knows its share, and knows it late.
+                    let known = (now_us - START_US).saturating_sub(SECOND_US / 2) / SECOND_US;
+                    let want = (self.load)(known)[region] * 3 / 20;
                     let ask = Ask {
                         cost: 1,
-                        is_first: true,
+                        is_first: made.is_none(),
                         trip_us: TRIP_US,
                         most: self.terms.most,
                         want: want.checked_div(self.processes as u64).unwrap_or(0),
                         reports: process
                             .as_mut()
-                            .map(|process| process.reports(now_us))
+                            .map(|process| process.reports(now_us, self.longest_us))
                             .unwrap_or_default(),
                     };
                     let mut checked = purse.check(&ask);
@@ -195,13 +235,6 @@ impl Scene {
                         && !is_lost(&mut dice)
                     {
                         process.take(now_us, checked.lease);
-                    }
-                    let counts = u64::from(passed >= 5);
-                    seen.asked += counts;
-                    if checked.is_admitted {
-                        seen.admitted += counts;
-                        seen.each[region] += counts;
-                        bound.admit(&self.terms, now_us);
                     }
                     if let Some(call) = checked.call {
                         calls[region] += 1;
@@ -215,6 +248,23 @@ impl Scene {
                                 Event::Arrive(region, call),
                             );
                         }
+                    }
+                    let is_patient = now_us <= made_us + 3 * TRIP_US;
+                    if !checked.is_admitted && checked.is_awaited && is_patient {
+                        let again_us = now_us + (checked.retry_us + TRIP_US / 8).min(TRIP_US);
+                        add(
+                            &mut events,
+                            again_us,
+                            Event::Check(region, Some((made_us, at))),
+                        );
+                        continue;
+                    }
+                    let counts = u64::from(passed >= 5);
+                    seen.asked += counts;
+                    if checked.is_admitted {
+                        seen.admitted += counts;
+                        seen.each[region] += counts;
+                        bound.admit(&self.terms, now_us);
                     }
                 }
                 Event::Arrive(region, call) => {
@@ -234,6 +284,14 @@ impl Scene {
                     purse.open(reign(self.reigns), now_us);
                     purse.deposit(&call.deposit(grant));
                 }
+                Event::Death(at) => {
+                    let region = at / self.processes;
+                    seen.died += processes[at].held.held(processes[at].now_us(now_us));
+                    processes[at] = process(at);
+                    if dice.bool() {
+                        dropped[region] = purses[region].number;
+                    }
+                }
                 Event::Late(region, call) => {
                     let is_open = purses[region].since_us > 0;
                     let is_young = now_us < call.since_us + self.terms.length_us / 2;
@@ -252,6 +310,17 @@ impl Scene {
             }
         }
         seen.above = bound.above;
+        let idle_us = START_US + (self.seconds + 60) * SECOND_US;
+        let call = Call {
+            reign: 1,
+            number: idle_us,
+            since_us: idle_us,
+            want: self.terms.burst,
+            held: 0,
+            reports: smallvec![],
+        };
+        let (at, new) = ((idle_us, 1), REGIONS as u64);
+        seen.afterwards = home.serve(&self.terms, at, 1, new, &call).units;
         seen
     }
 }
@@ -320,17 +389,27 @@ fn even_and_skewed_loads_use_the_limit_and_never_exceed_it() {
     }
 }
 
+/// Returns a load of which nine tenths are in one region, and in another one each five seconds.
+fn moving(second: u64, [hot, cold]: [u64; 2]) -> [u64; REGIONS] {
+    let mut load = [cold; REGIONS];
+    load[(second / 5) as usize % REGIONS] = hot;
+    load
+}
+
 #[test]
 fn a_load_that_moves_each_five_seconds_uses_the_limit() {
-    let load = |second: u64| {
-        let mut load = [45; REGIONS];
-        load[(second / 5) as usize % REGIONS] = 810;
-        load
-    };
-    let seen = Scene::new(load).run(2);
-    let part = used(&seen, 1_000, 30);
-    assert_eq!(seen.above, 0, "{seen:?}");
-    assert!(part >= 0.94, "{part:.3} {seen:?}");
+    let loads: [fn(u64) -> [u64; REGIONS]; 2] =
+        [|at| moving(at, [810, 45]), |at| moving(at, [1_080, 60])];
+    for processes in [0, 4, 20] {
+        for load in loads {
+            let mut scene = Scene::new(load);
+            scene.processes = processes;
+            let seen = scene.run(2);
+            let part = used(&seen, 1_000, 30);
+            assert_eq!(seen.above, 0, "{seen:?}");
+            assert!(part >= 0.97, "{processes}: {part:.3} {seen:?}");
+        }
+    }
 }
 
 #[test]
@@ -415,6 +494,10 @@ fn units_of_processes_lapse_no_later_than_those_of_their_region() {
     for seed in 0..10 {
         let mut scene = scene_with_pauses();
         scene.loss = seed % 2 * 10;
+        if seed > 4 {
+            // As long as they live.
+            scene.longest_us = u64::MAX;
+        }
         if seed % 4 > 1 {
             scene.terms = bucket(1_000);
         }
@@ -422,6 +505,26 @@ fn units_of_processes_lapse_no_later_than_those_of_their_region() {
         assert_eq!(seen.above, 0, "{seed} {seen:?}");
         assert!(seen.trips_saved > 10_000, "{seen:?}");
     }
+}
+
+/// Whatever processes die, and whenever, the bound holds; and when what they held has lapsed, every unit
+/// is free.
+#[test]
+fn processes_that_die_leave_nothing_above_the_bound_and_all_units_are_free_again() {
+    let mut died = 0;
+    for seed in 0..6 {
+        let mut scene = scene_with_pauses();
+        (scene.loss, scene.deaths) = (seed % 2 * 10, 3 + seed % 3 * 10);
+        if seed % 4 > 1 {
+            scene.terms = bucket(1_000);
+        }
+        let seen = scene.run(seed);
+        assert_eq!(seen.above, 0, "{seed} {seen:?}");
+        assert_eq!(seen.afterwards, scene.terms.most, "{seed} {seen:?}");
+        assert!(seen.admitted > 5_000, "{seen:?}");
+        died += seen.died;
+    }
+    assert!(died > 300, "{died}");
 }
 
 #[test]
@@ -432,7 +535,8 @@ fn a_lease_that_outlives_its_slot_is_found() {
     ];
     for mistake in mistakes {
         let mut scene = scene_with_pauses();
-        scene.mistake = Some(mistake);
+        // What goes back earlier shows no mistake.
+        (scene.mistake, scene.longest_us) = (Some(mistake), u64::MAX);
         assert!(scene.run(1).above > 0);
     }
 }

@@ -5,6 +5,7 @@
 mod agreement;
 #[cfg(feature = "testing")]
 mod foreign;
+mod killed;
 mod leases;
 mod metrics;
 #[cfg(feature = "testing")]
