@@ -198,3 +198,39 @@ impl HeldSlice {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Cost, Limiter, MemoryStore, Policy, Quota};
+
+    #[tokio::test]
+    async fn slices_are_counted_the_oldest_first_and_held_while_they_have_something_left() {
+        let tokens = Policy::fixed_window("tokens", Quota::per_day(1_000));
+        let limiter = Limiter::new(MemoryStore::new(), tokens);
+        let of = |units| Costs::new(Cost::new(units));
+        let plan = GrowthPlan::try_new(limiter.policies(), &of(0), &of(10)).expect("a plan");
+        let slice = async || limiter.reserve("acme", of(10)).await.expect("a decision");
+        let (now, step) = (Instant::now(), Duration::from_secs(10));
+        let mut account = SliceAccount::new(&plan, slice().await, now);
+        for number in 1..=5 {
+            account.add(&plan, number, slice().await, now + step * number as u32);
+        }
+        let others = |account: &SliceAccount| -> Vec<u64> {
+            account.others.iter().map(|slice| slice.number).collect()
+        };
+        // Those that are used need no call, and no memory.
+        assert!(account.take(&plan, 25));
+        assert_eq!(others(&account), [2, 3, 4, 5]);
+        // Five of the second go back, and the order stays.
+        assert_eq!(account.end(&plan, now + step * 2).len(), 1);
+        assert_eq!((account.reserved(), account.counted()), (55, 25));
+        assert_eq!(others(&account), [3, 4, 5]);
+        assert!(account.take(&plan, 15));
+        assert_eq!(others(&account), [4, 5]);
+        assert!(!account.take(&plan, 16) && account.take(&plan, 15));
+        assert!(others(&account).is_empty());
+    }
+}

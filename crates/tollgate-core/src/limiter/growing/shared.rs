@@ -60,8 +60,8 @@ struct GrowthState {
     /// The reason why the last call brought no slice.
     refusal: Option<Refusal>,
     unknown: UnknownSlices,
-    /// The task that waits for the end of a time to live, and that end.
-    timer: Option<(AbortHandle, Instant)>,
+    /// The task that waits for the first end of a time to live.
+    timer: Option<AbortHandle>,
     is_settled: bool,
 }
 
@@ -303,7 +303,7 @@ impl SharedGrowth {
             if std::mem::replace(&mut state.is_settled, true) {
                 return Vec::new();
             }
-            if let Some((timer, _)) = state.timer.take() {
+            if let Some(timer) = state.timer.take() {
                 timer.abort();
             }
             let slices = state.account.close(&self.plan, !is_cancelled);
@@ -322,7 +322,6 @@ impl SharedGrowth {
         for (slice, costs) in slices {
             calls.push(Box::pin(async move { Some(slice.commit(costs).await) }));
         }
-        // Behind the slices: one that this process holds for itself has the same id.
         for unknown in unknown {
             let (key, id) = (self.key.clone(), self.id.slice(unknown.number));
             calls.push(Box::pin(async move {
@@ -343,14 +342,13 @@ impl SharedGrowth {
         }
     }
 
-    /// Sets the timer for the first time to live that ends, unless it is set. Without a runtime, nothing
-    /// goes back then.
+    /// Sets the timer for the first time to live that ends, unless it is set: what was asked for later ends
+    /// later. Without a runtime, nothing goes back then.
     fn set_timer(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        let Some(ends) = state.next_end() else { return };
-        if state.timer.as_ref().is_some_and(|(_, set)| *set <= ends) {
+        let (None, Some(ends)) = (&state.timer, state.next_end()) else {
             return;
-        }
+        };
         let runtime = self.runtime.clone().or_else(|| runtime::current().ok());
         let Some(runtime) = runtime else { return };
         // Whoever forgets the reservation without settling it does not keep it alive.
@@ -361,9 +359,7 @@ impl SharedGrowth {
                 shared.return_ended();
             }
         });
-        if let Some((earlier, _)) = state.timer.replace((timer.abort_handle(), ends)) {
-            earlier.abort();
-        }
+        state.timer = Some(timer.abort_handle());
     }
 
     /// Settles the slices whose time to live has ended, at what was counted.

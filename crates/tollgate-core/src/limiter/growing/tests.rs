@@ -10,8 +10,9 @@ use std::{
 };
 
 use tokio::{
+    runtime::Handle,
     task::yield_now,
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{GrowingReservation, GrowthError};
@@ -30,16 +31,17 @@ const TRIP: Duration = Duration::from_millis(50);
 struct FarStore {
     store: MemoryStore,
     loses: Arc<AtomicBool>,
+    cause: ErrorKind,
     reserved: Arc<AtomicU64>,
 }
 
 impl FarStore {
     fn answer<T: Send + Unpin + 'static>(&self, answer: StoreFuture<T>) -> StoreFuture<T> {
-        let is_lost = self.loses.load(Ordering::Relaxed);
+        let (is_lost, cause) = (self.loses.load(Ordering::Relaxed), self.cause);
         StoreFuture::pending(async move {
             sleep(TRIP).await;
             match is_lost {
-                true => Err(Error::new(ErrorKind::Timeout, "the answer is lost")),
+                true => Err(Error::new(cause, "the answer is lost")),
                 false => answer.await,
             }
         })
@@ -77,10 +79,16 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::losing_by(ErrorKind::Timeout)
+    }
+
+    /// Returns a scene whose lost answers fail for this reason.
+    fn losing_by(cause: ErrorKind) -> Self {
         let clock = Clock::manual(1_000_000_000);
         let store = FarStore {
             store: MemoryStore::builder().clock(clock.clone()).build(),
             loses: Arc::default(),
+            cause,
             reserved: Arc::default(),
         };
         let limiter = Limiter::builder(store.clone())
@@ -139,8 +147,10 @@ async fn a_slice_that_comes_after_the_settlement_goes_back() {
     let waiting = tokio::spawn(async move { growth.take(8).await });
     yield_now().await;
     drop(stream);
-    // Who waits for it learns of the end.
+    // Who waits for it learns of the end at once.
+    let ended = Instant::now();
     let outcome = waiting.await.expect("no panic");
+    assert_eq!(ended.elapsed(), Duration::ZERO);
     assert!(matches!(outcome, Err(GrowthError::Settled)), "{outcome:?}");
     assert_eq!(scene.store.reserved.load(Ordering::Relaxed), 2);
     assert_eq!(scene.spent().await, 7);
@@ -148,8 +158,15 @@ async fn a_slice_that_comes_after_the_settlement_goes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slice_whose_answer_was_lost_is_charged_once_or_goes_back() {
-    for is_asked_again in [true, false] {
-        let scene = Scene::new();
+    let causes = [
+        ErrorKind::ConnectionLost,
+        ErrorKind::Protocol,
+        ErrorKind::Timeout,
+        ErrorKind::Unavailable,
+    ];
+    let cases = causes.map(|cause| [(cause, true), (cause, false)]);
+    for (cause, is_asked_again) in cases.into_iter().flatten() {
+        let scene = Scene::losing_by(cause);
         let stream = scene.grown(10).await;
         scene.store.loses.store(true, Ordering::Relaxed);
         stream.growth().take(9).await.expect("reserved");
@@ -256,4 +273,128 @@ async fn a_cancelled_reservation_gives_the_estimate_back() {
         assert_eq!(stream.cancel().await.expect("settled"), Settlement::Settled);
         assert_eq!(scene.spent().await, spent);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_goes_back_shortly_before_the_time_to_live_ends_and_what_is_used_is_kept() {
+    for (time_to_live, end) in [(80, 75), (8, 7)] {
+        let scene = Scene::new();
+        let began = Instant::now();
+        let at = |seconds, milliseconds| {
+            let end = Duration::from_secs(seconds) + Duration::from_millis(milliseconds);
+            sleep_until(began + end)
+        };
+        let reserve = || {
+            let stream = scene.limiter.reserve("acme", Cost::new(30));
+            stream
+                .time_to_live(Duration::from_secs(time_to_live))
+                .growing(10)
+        };
+        let (partly, whole) = tokio::join!(reserve(), reserve());
+        let (partly, whole) = (partly.expect("a decision"), whole.expect("a decision"));
+        partly.growth().take(4).await.expect("reserved");
+        assert!(whole.growth().try_take(8) && whole.growth().try_take(2));
+        at(end - 1, 990).await;
+        assert_eq!(
+            (partly.growth().left(), partly.growth().reserved()),
+            (6, 10)
+        );
+        // The time runs since the slice was asked for, and not since the answer.
+        at(end, 10).await;
+        assert_eq!((partly.growth().left(), partly.growth().reserved()), (0, 4));
+        // Of the other one nothing has gone back, so the estimate still can.
+        let cancelled = whole.cancel().await.expect("settled");
+        assert_eq!(cancelled, Settlement::Settled);
+        let cancelled = partly.cancel().await.expect("settled");
+        assert_eq!(cancelled, Settlement::AlreadySettled);
+        assert_eq!(scene.spent().await, 10 + 34);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_slice_that_is_asked_for_again_as_its_time_ends_is_not_given_back_meanwhile() {
+    let scene = Scene::new();
+    let stream = scene.limiter.reserve("acme", Cost::ZERO);
+    let stream = stream.time_to_live(Duration::from_secs(80)).growing(10);
+    let stream = stream.await.expect("a decision");
+    scene.store.loses.store(true, Ordering::Relaxed);
+    // The second slice is asked for at once, and its answer is lost.
+    stream.growth().take(10).await.expect("reserved");
+    let asked = Instant::now();
+    assert_eq!(scene.store.reserved.load(Ordering::Relaxed), 2);
+    sleep(Duration::from_secs(1)).await;
+    scene.store.loses.store(false, Ordering::Relaxed);
+    sleep_until(asked + Duration::from_secs(75) - TRIP / 2).await;
+    stream
+        .growth()
+        .take(1)
+        .await
+        .expect("it is held since then");
+    let counted = stream.growth().counted();
+    assert!(scene.spent().await >= counted);
+    drop(stream);
+    assert_eq!(scene.spent().await, counted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_reservation_has_no_units_and_asks_for_none() {
+    let scene = Scene::new();
+    let _all = scene.grown(AMOUNT).await;
+    let stream = scene.grown(1).await;
+    assert!(stream.is_denied());
+    assert_eq!(stream.growth().reserved(), 0);
+    let taken = stream.growth().take(1).await;
+    assert!(matches!(taken, Err(GrowthError::Settled)), "{taken:?}");
+    assert_eq!(scene.store.reserved.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_reservation_has_reserved_what_was_counted_and_leaves_no_task() {
+    let scene = Scene::new();
+    let stream = scene.grown(10).await;
+    let growth = stream.growth().clone();
+    assert!(growth.try_take(7));
+    drop(stream);
+    assert_eq!((growth.reserved(), growth.counted()), (7, 7));
+    // Its timer would run for ten minutes.
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_slice_whose_answer_was_lost_goes_back_where_the_share_of_the_process_gave_it() {
+    let scene = Scene::new();
+    let local = Limiter::builder(scene.store.clone())
+        .policies(Policy::fixed_window("tokens", Quota::per_day(AMOUNT)))
+        .deadline(10 * TRIP)
+        .on_outage(Outage::local(1))
+        .build();
+    scene.store.loses.store(true, Ordering::Relaxed);
+    let stream = local.reserve("acme", Cost::ZERO).growing(10).await;
+    let stream = stream.expect("the share has units");
+    assert!(stream.decision().is_degraded());
+    scene.store.loses.store(false, Ordering::Relaxed);
+    assert_eq!(scene.spent().await, 10, "the store has charged it");
+    stream.growth().take(3).await.expect("reserved");
+    drop(stream);
+    assert_eq!(scene.spent().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_does_not_stand_while_the_slice_is_asked_for_again() {
+    let scene = Scene::new();
+    let stream = scene.grown(AMOUNT).await;
+    let growth = stream.growth().clone();
+    growth.take(AMOUNT).await.expect("reserved");
+    let denied = growth.take(1).await;
+    assert!(matches!(denied, Err(GrowthError::Denied(_))), "{denied:?}");
+    scene.limiter.reset("acme").await.expect("an answer");
+    let again = growth.clone();
+    let asking = tokio::spawn(async move { again.grow().await });
+    yield_now().await;
+    growth
+        .take(1)
+        .await
+        .expect("the call that is on its way brings it");
+    asking.await.expect("no panic").expect("granted");
 }
