@@ -97,7 +97,9 @@ pub(super) enum Taken {
 type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A call that settles a slice. One that only cancels what nobody holds has no outcome.
-type SettlingCall = BoxedCall<Option<Result<Settlement, Error>>>;
+type SettlingCall = BoxedCall<SettlingOutcome>;
+
+type SettlingOutcome = Option<Result<Settlement, Error>>;
 
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -272,13 +274,19 @@ impl SharedGrowth {
         }
     }
 
-    /// Settles the reservation once, and waits for the store.
+    /// Settles the reservation once, and waits for the store. Whoever drops the future does not wait, and
+    /// what is left of the calls runs to its end.
     pub(super) async fn settle(&self, is_cancelled: bool) -> Result<Settlement, Error> {
         if self.decision.is_denied() {
             return Ok(Settlement::Lapsed);
         }
         let is_too_late = is_cancelled && self.state.lock().account.first_has_ended();
-        let outcomes = all(self.close(is_cancelled)).await;
+        let calls = Box::pin(all(self.close(is_cancelled)));
+        let mut settling = Settling {
+            shared: self,
+            calls: Some(calls),
+        };
+        let outcomes = settling.outcomes().await;
         let mut settlement = match is_too_late {
             true => Settlement::AlreadySettled,
             false => Settlement::Settled,
@@ -405,6 +413,36 @@ impl GrowthState {
             .as_ref()
             .is_some_and(|refusal| refusal.until.is_none_or(|until| now < until));
         !self.is_asking && !is_refused && self.pace.is_due(now, self.account.left(), slice)
+    }
+}
+
+/// The calls of a settlement for which somebody waits.
+struct Settling<'a> {
+    shared: &'a SharedGrowth,
+    /// `None` once they have ended.
+    calls: Option<BoxedCall<Vec<SettlingOutcome>>>,
+}
+
+impl Settling<'_> {
+    async fn outcomes(&mut self) -> Vec<SettlingOutcome> {
+        let outcomes = match &mut self.calls {
+            Some(calls) => calls.await,
+            None => Vec::new(),
+        };
+        self.calls = None;
+        outcomes
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        if let Some(calls) = self.calls.take() {
+            self.shared.run(Box::pin(async {
+                for outcome in calls.await.into_iter().flatten() {
+                    note(&outcome);
+                }
+            }));
+        }
     }
 }
 

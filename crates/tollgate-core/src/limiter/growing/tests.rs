@@ -12,7 +12,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     task::yield_now,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{GrowingReservation, GrowthError};
@@ -66,8 +66,12 @@ impl Store for FarStore {
         self.answer(self.store.reserve(check, id, time_to_live))
     }
 
+    /// It arrives after a trip: a call that is dropped before settles nothing.
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
-        self.answer(self.store.commit(check, id))
+        let (store, kept, id) = (self.store.clone(), check.keep(), id.clone());
+        self.answer(StoreFuture::pending(async move {
+            store.commit(kept.check(), &id).await
+        }))
     }
 }
 
@@ -397,4 +401,21 @@ async fn a_denial_does_not_stand_while_the_slice_is_asked_for_again() {
         .await
         .expect("the call that is on its way brings it");
     asking.await.expect("no panic").expect("granted");
+}
+
+/// A client that hangs up drops the handler while it settles.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_counted_comes_back_although_nobody_waits_for_the_settlement() {
+    for (is_cancelled, spent) in [(false, 34), (true, 4)] {
+        let scene = Scene::new();
+        let stream = scene.limiter.reserve("acme", Cost::new(30)).growing(10);
+        let stream = stream.await.expect("a decision");
+        stream.growth().take(4).await.expect("reserved");
+        let settled = match is_cancelled {
+            true => timeout(TRIP / 2, stream.cancel()).await,
+            false => timeout(TRIP / 2, stream.commit()).await,
+        };
+        settled.expect_err("half a trip");
+        assert_eq!(scene.spent().await, spent, "is cancelled: {is_cancelled}");
+    }
 }
