@@ -12,9 +12,10 @@
 --         until the home has a unit.
 -- Stored  a string of little-endian doubles: the reign; the newest time that was seen; the number of the last call; the
 --         time of the open claim, or 0; that of the last claim; what the last answer has granted; the time at which the
---         home has a unit; the demand in units of a microsecond, the units that were asked for since it was estimated,
---         and the time of that; then for each slot the birth, the generation, the time from which on nothing of it may
---         be spent, the units that are free, those that were spent and not reported, and those that processes have leased.
+--         home has a unit, or 0 when it had more; the demand in units of a microsecond, the units that were asked for
+--         since it was estimated, and the time of that; then for each slot the birth, the generation, the time from which
+--         on nothing of it may be spent, the units that are free, those that were spent and not reported, and those that
+--         processes have leased.
 -- Reply   all are doubles in one string. Of both: the time, and the units that nobody can spend any more, because they
 --         have lapsed or another reign held them. Then of a check: 1 if it is admitted; the units that are free; the
 --         microseconds after which units may come; 1 if units are awaited; the number of the call that the caller has to
@@ -151,7 +152,7 @@ if purpose == 1 then
     local arrives = (since > 0 and since or next_claim) + trip
     retry = math.max(math.max(arrives, retry_at) - now, 1)
   end
-  if since > 0 and (granted > 0 or retry_at == 0) then
+  if (retry_at == 0 or since > 0 and granted > 0) and rate * trip * 2 <= most then
     awaited = 1
   end
   local head = pack('<ddddddddddd', now, lost, admitted, holds, retry, awaited, claim, since, reign, wanted, holds)
@@ -162,7 +163,7 @@ else
   if since > 0 and of == number and from == reign then
     expected = 1
     local ends = math.max(since + life - math.ceil(life / 1000), 0)
-    since, granted, retry_at = 0, units, now + retry
+    since, granted, retry_at = 0, units, retry > 0 and now + retry or 0
     if units > 0 and ends <= now then
       expected = 0
     elseif units > 0 then

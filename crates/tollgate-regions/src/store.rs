@@ -26,8 +26,14 @@ use crate::{
     wire,
 };
 
-/// The time for which a check waits for units that are under way, in round trips.
-const PATIENCE: u32 = 3;
+/// The longest time for which a check waits for units, in round trips. A region whose load has moved
+/// to another one gives back what it holds within that time.
+const PATIENCE: u32 = 6;
+
+/// The shortest deadline that leaves time for a denial, in round trips. A check with a shorter one
+/// ends with it, because a region that has not heard of the home yet does not know that there is
+/// nothing.
+const DENIABLE: u32 = 2;
 
 /// Shares one limit among regions: a home grants units, and the server of each region spends them.
 ///
@@ -217,7 +223,8 @@ impl RegionalStore {
                     false => cost > Cost::ZERO && !checked.is_admitted,
                 };
                 let round = servers.trip();
-                if !is_lacking || !checked.is_awaited || begun.elapsed() > round * PATIENCE {
+                let left = patience(check.deadline, round).saturating_sub(begun.elapsed());
+                if !is_lacking || !checked.is_awaited || left.is_zero() {
                     let decision = decision(check, now_us, &checked, is_look)?;
                     if let Some(trip) = trip {
                         trip.answered(check.key, &decision, checked.lease);
@@ -227,9 +234,18 @@ impl RegionalStore {
                 is_first = false;
                 // Another process may carry the call. Then nothing wakes this one.
                 let arrives = Duration::from_micros(checked.retry_us) + round / 8;
-                let _ = timeout(arrives.min(round), arrival).await;
+                let _ = timeout(arrives.min(round).min(left), arrival).await;
             }
         })
+    }
+}
+
+/// Returns how long a check waits for units: so long that a denial is in time.
+fn patience(deadline: Option<Deadline>, round: Duration) -> Duration {
+    let most = round * PATIENCE;
+    match deadline.map(Deadline::timeout) {
+        Some(timeout) if timeout >= round * DENIABLE => most.min(timeout - round / 4),
+        _ => most,
     }
 }
 
@@ -375,4 +391,21 @@ impl Store for RegionalStore {
 
 fn unsupported(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_waits_for_units_so_long_that_a_denial_is_in_time() {
+        let ms = Duration::from_millis;
+        let of = |timeout: u64| patience(Some(Deadline::after(ms(timeout))), ms(80));
+        assert_eq!(patience(None, ms(80)), ms(480));
+        assert_eq!(of(1_000), ms(480));
+        assert_eq!(of(250), ms(230));
+        assert_eq!(of(160), ms(140));
+        // No time for a denial: the deadline ends it.
+        assert_eq!(of(159), ms(480));
+    }
 }

@@ -50,7 +50,7 @@ pub struct Purse {
     /// The grant of the last answer.
     pub granted: u64,
     /// The time at which the home has a unit, as it said, in microseconds. Zero before its first
-    /// answer.
+    /// answer, and when it had more.
     pub retry_at_us: u64,
     /// The demand.
     pub pace: Pace,
@@ -85,7 +85,7 @@ pub struct Checked {
     /// The time after which another check may find units, in microseconds. Zero for one that was
     /// admitted.
     pub retry_us: u64,
-    /// Units may be on their way.
+    /// Units are on their way, or the home has some for the next claim, and it pays to wait for them.
     pub is_awaited: bool,
     /// The units that the process was leased.
     pub lease: Lease,
@@ -162,7 +162,7 @@ impl Purse {
             is_admitted,
             free: self.free(),
             retry_us: if is_denied { self.retry_us(trip_us) } else { 0 },
-            is_awaited: self.since_us > 0 && (self.granted > 0 || self.retry_at_us == 0),
+            is_awaited: self.is_awaited(ask),
             lease,
             call,
         }
@@ -192,7 +192,10 @@ impl Purse {
         // speed.
         let until_us = (self.since_us + life_us).saturating_sub(life_us.div_ceil(1_000));
         self.since_us = 0;
-        (self.granted, self.retry_at_us) = (units, self.now_us + retry_us);
+        // It has more units, which other regions may have to give back first.
+        let has_more = retry_us == 0;
+        self.granted = units;
+        self.retry_at_us = if has_more { 0 } else { self.now_us + retry_us };
         if units == 0 {
             return true;
         }
@@ -230,6 +233,14 @@ impl Purse {
     pub fn ends_us(&self, length_us: u64) -> u64 {
         let slots = self.slots.iter().map(|slot| slot.until_us);
         slots.max().unwrap_or(0).max(self.now_us + 2 * length_us)
+    }
+
+    /// Returns whether checks wait for units. Not those of a crowd that asks for half of the share in
+    /// every round trip: they would ask again and again, and most of them in vain.
+    fn is_awaited(&self, ask: &Ask) -> bool {
+        let is_crowd = self.pace.rate * ask.trip_us as f64 * 2.0 > ask.most as f64;
+        let is_coming = self.since_us > 0 && self.granted > 0;
+        (self.retry_at_us == 0 || is_coming) && !is_crowd
     }
 
     /// Spends units of the oldest slots. There are as many.

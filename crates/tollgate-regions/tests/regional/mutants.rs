@@ -46,7 +46,7 @@ const OF_HOME: [(&str, &str); 24] = [
 ];
 
 /// Lines of the purse and what replaces them.
-const OF_PURSE: [(&str, &str); 33] = [
+const OF_PURSE: [(&str, &str); 37] = [
     ("now = math.max(now, floor)", ""),
     ("unpack('<d', stored) == reign", "true"),
     ("lost = math.min(lost + slot[4], 9007199254740992)", ""),
@@ -86,6 +86,10 @@ const OF_PURSE: [(&str, &str); 33] = [
     (" and from == reign then", " then"),
     (" - math.ceil(life / 1000)", ""),
     ("math.min(place[3], ends)", "ends"),
+    ("(retry_at == 0 or since", "(since"),
+    ("since > 0 and granted > 0)", "granted > 0)"),
+    (" and rate * trip * 2 <= most then", " then"),
+    ("retry > 0 and now + retry or 0", "now + retry"),
 ];
 
 fn altered(script: &str, (line, other): (&str, &str)) -> String {
