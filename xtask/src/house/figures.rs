@@ -89,31 +89,31 @@ fn every_cell_of_the_comparison_has_a_source() {
 
 /// Figures of pages, and the rows of the measurements that they come from.
 const FIGURES: &str = "\
-docs/comparison.md: 2.35 × the time <- | tollgate, token bucket | 128 | 2.35 |
-docs/comparison.md: 3.24 × | <- | tollgate, token bucket | 237 | 3.24 |
-docs/comparison.md: 92.9 and 101 bytes <- | tollgate | 92.9 |
-docs/comparison.md: 92.9 and 101 bytes <- | governor | 101 |
-docs/comparison.md: 1.34 × the time <- | tollgate, 2 fields | 663 | 582 | 1.34 |
-docs/comparison.md: 0.06 × | <- | tollgate, 5 fields, problem document | 999 | 925 | 0.06 |
-docs/comparison.md: 1.34 and 2.45 × <- | tower-rate-limiter, 2 fields | 1088 | 1022 | 2.45 |
-docs/comparison.md: 0.87, 0.86 and 2.08 × <- | 1 | shared connection, redis-cell | 8484 | 0.87 |
-docs/comparison.md: 0.87, 0.86 and 2.08 × <- | 16 | shared connection, redis-cell | 165 k | 0.86 |
-docs/comparison.md: 0.87, 0.86 and 2.08 × <- | 256 | shared connection, redis-cell | 179 k | 2.08 |
-docs/comparison.md: 1.04 and 3.05 × <- | 1 | tower-rate-tier | 8879 | 1.04 |
-docs/comparison.md: 1.04 and 3.05 × <- | 256 | tower-rate-tier | 123 k | 3.05 |
-docs/comparison.md: 1.41 and 2.93 × <- | 16 | tower-rate-limiter | 84 k | 1.41 |
-docs/comparison.md: 1.41 and 2.93 × <- | 256 | tower-rate-limiter | 132 k | 2.93 |
-docs/comparison.md: 1.11 and 2.98 × <- | 16 | throttle-kit | 106 k | 1.11 |
-docs/comparison.md: 1.11 and 2.98 × <- | 256 | throttle-kit | 130 k | 2.98 |
-docs/comparison.md: 2.67 and 3.17 × <- | 256 | tower-rate-limit-redis | 155 k | 2.67 |
-docs/comparison.md: 2.67 and 3.17 × <- | 256 | tower-rate-limit-fred | 121 k | 3.17 |
-docs/comparison.md: 3.07 × <- | 256 | shared connection, two round trips | 111 k | 3.07 |
-docs/comparison.md: 3.36 and 6.93 × <- shape of Spring's request_rate_limiter) | 11.7 | 6.93 |
-docs/comparison.md: 0.89 and 0.91 of <- | tower_governor, in process | 78 k | 0.91 |
-docs/comparison.md: 0.88 and 0.28 | <- | tower_governor, in process | 30 k | 0.28 |
-docs/comparison.md: 0.61 and 0.45 of <- | tower-rate-limiter, Redis | 38 k | 0.45 |
-README.md: 105 µs <- | 1 | tollgate | 9253 | 1.00 | 48.7 | 53.8 | 105 |
-README.md: 102 µs <- | 1 | shared connection, same script | 9091 | 0.96 | 42.5 | 54.4 | 102 |";
+docs/comparison.md: 1.64 × the time <- | tollgate, token bucket | 107 | 1.64 |
+docs/comparison.md: 1.70 × | <- | tollgate, token bucket | 109 | 1.70 |
+docs/comparison.md: 92.7 and 109 bytes <- | tollgate | 92.7 |
+docs/comparison.md: 92.7 and 109 bytes <- | governor | 109 |
+docs/comparison.md: 1.42 × the time <- | tollgate, 2 fields | 470 | 411 | 1.42 |
+docs/comparison.md: 0.02 × | <- | tollgate, 5 fields, problem document | 613 | 553 | 0.02 |
+docs/comparison.md: 1.42 and 2.63 × <- | tower-rate-limiter, 2 fields | 835 | 775 | 2.63 |
+docs/comparison.md: 0.95, 1.11 and 1.51 × <- | 1 | shared connection, redis-cell | 10 k | 0.95 |
+docs/comparison.md: 0.95, 1.11 and 1.51 × <- | 16 | shared connection, redis-cell | 129 k | 1.11 |
+docs/comparison.md: 0.95, 1.11 and 1.51 × <- | 256 | shared connection, redis-cell | 421 k | 1.51 |
+docs/comparison.md: 1.05 and 4.25 × <- | 1 | tower-rate-tier | 9192 | 1.05 |
+docs/comparison.md: 1.05 and 4.25 × <- | 256 | tower-rate-tier | 151 k | 4.25 |
+docs/comparison.md: 1.37 and 4.25 × <- | 16 | tower-rate-limiter | 114 k | 1.37 |
+docs/comparison.md: 1.37 and 4.25 × <- | 256 | tower-rate-limiter | 145 k | 4.25 |
+docs/comparison.md: 1.09 and 3.43 × <- | 16 | throttle-kit | 142 k | 1.09 |
+docs/comparison.md: 1.09 and 3.43 × <- | 256 | throttle-kit | 173 k | 3.43 |
+docs/comparison.md: 3.42 and 3.21 × <- | 256 | tower-rate-limit-redis | 173 k | 3.42 |
+docs/comparison.md: 3.42 and 3.21 × <- | 256 | tower-rate-limit-fred | 184 k | 3.21 |
+docs/comparison.md: 3.19 × <- | 256 | shared connection, two round trips | 196 k | 3.19 |
+docs/comparison.md: 3.22 and 6.64 × <- shape of Spring's request_rate_limiter) | 8.25 | 6.64 |
+docs/comparison.md: 0.85 and 0.86 of <- | tower_governor, in process | 155 k | 0.86 |
+docs/comparison.md: 0.75 and 0.11 | <- | tower_governor, in process | 21 k | 0.11 |
+docs/comparison.md: 0.56 and 0.41 of <- | tower-rate-limiter, Redis | 72 k | 0.41 |
+README.md: 98 µs <- | 1 | tollgate | 9709 | 1.00 | 42.4 | 40.1 | 97.6 |
+README.md: 96 µs <- | 1 | shared connection, same script | 9721 | 0.99 | 41.0 | 41.4 | 95.8 |";
 
 #[test]
 fn figures_of_pages_are_those_of_the_last_run() {
