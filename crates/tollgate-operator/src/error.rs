@@ -75,7 +75,7 @@ impl OperatorError {
     }
 }
 
-/// What the core refuses is refused here; all else is a failure of the store.
+/// Takes what the core refuses as a refusal, and all else as a failure of the store.
 impl From<Error> for OperatorError {
     fn from(error: Error) -> Self {
         let kind = match error.kind() {

@@ -54,9 +54,9 @@ pub struct ExceptionRow {
     /// The quota that it puts into force, where the policy is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<String>,
-    /// Who granted it.
+    /// The operator who granted it.
     pub author: String,
-    /// Why it was granted.
+    /// The reason for the grant.
     pub reason: String,
     /// Its beginning, by the clock of the server.
     pub begins: String,
