@@ -77,7 +77,7 @@ fn moving(second: u64, [hot, cold]: [u64; 2]) -> [u64; REGIONS] {
     load
 }
 
-/// What became of the checks of all regions.
+/// Counts the outcomes of the checks of all regions.
 #[derive(Default)]
 struct Counts {
     asked: [u64; REGIONS],

@@ -185,7 +185,7 @@ async fn a_leased_policy_gives_a_key_no_more_than_its_exception_says() {
     assert!((801..=1_600).contains(&admitted), "{admitted}");
 }
 
-/// What another program has written beside the exceptions hides none of them, and is dropped at the next
+/// A line of another program beside the exceptions hides none of them, and is dropped at the next
 /// grant.
 #[tokio::test]
 async fn a_foreign_line_hides_no_exception() {

@@ -1,5 +1,5 @@
 //! `tollgate enforce`: sets the share of keys for which a limiter is enforced.
-//! How a share is stored is known by tollgate-operator. Services read it by themselves.
+//! Shares are stored by tollgate-operator. Services read it by themselves.
 
 use clap::Args;
 use serde::Serialize;

@@ -1,5 +1,5 @@
 //! `tollgate except`: lists, grants and withdraws exceptions.
-//! What is asked for is found, and the server called, by tollgate-operator.
+//! The exception is found, and the server called, by tollgate-operator.
 
 use std::{path::PathBuf, time::Duration};
 

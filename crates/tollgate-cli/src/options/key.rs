@@ -1,5 +1,5 @@
 //! The options that name a key.
-//! What a key may mean, and how its states are found, is known by tollgate-operator.
+//! The meaning of a key and its states are found by tollgate-operator.
 
 use clap::Args;
 use tollgate_operator::states::KeyQuery;

@@ -1,5 +1,5 @@
 //! The options that name limits.
-//! How the limit of a state is found is known by tollgate-operator.
+//! The limit of a state is found by tollgate-operator.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,5 +1,5 @@
 //! The options for the names of keys.
-//! How a digest is made is known by the core.
+//! Digests are made by the core.
 
 use std::{fs, path::PathBuf};
 

@@ -1,5 +1,5 @@
 //! The options that name a server.
-//! Which URLs there are, and how a server is asked, is known by tollgate-operator.
+//! URLs are read, and servers are asked, by tollgate-operator.
 
 use std::time::Duration;
 

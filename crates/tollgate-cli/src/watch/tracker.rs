@@ -1,5 +1,5 @@
 //! Measures the units that each policy spends per second, from one scan to the next.
-//! How much one state has spent between two readings is computed by tollgate-operator.
+//! The units that one state has spent between two readings are computed by tollgate-operator.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! What replicas report: the rules and the limits that they enforce.
+//! The reports of replicas: the rules and the limits that they enforce.
 //!
 //! See [`Operator::replicas`](crate::Operator::replicas) for all of it as JSON. Use a [`ReplicaSnapshot`] to
 //! follow replicas from one moment to the next.
@@ -31,7 +31,7 @@ pub type Name = (String, u32);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Replica {
-    /// What it reports.
+    /// The report of the replica.
     pub report: ReplicaReport,
     /// The time since the report came, by the clock of the server.
     pub silent: Duration,

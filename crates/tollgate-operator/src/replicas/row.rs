@@ -43,7 +43,7 @@ pub struct ReplicaRow {
     pub limiters: Vec<LimiterRow>,
     /// The number of limiters for which the report had no room.
     pub limiters_left_out: usize,
-    /// How people name it.
+    /// The name that people give it.
     #[serde(skip)]
     pub title: String,
 }

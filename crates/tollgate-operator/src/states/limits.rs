@@ -36,7 +36,7 @@ pub struct Limits {
     /// disagree.
     of_rules: HashMap<(String, Kind), Option<Quota>>,
     of_policies: HashMap<String, Quota>,
-    /// What services publish is not read.
+    /// Limits are named by the caller, and those that services publish are not read.
     is_named: bool,
     /// The quotas that services publish, by the name and the layout of their policies.
     of_services: HashMap<(String, Kind), Quota>,

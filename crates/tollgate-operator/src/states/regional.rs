@@ -70,10 +70,10 @@ pub struct HomeEntry {
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Regional {
-    /// What the region of the server holds.
+    /// The units that the region of the server holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub purses: Vec<PurseEntry>,
-    /// What is used of limits whose home is on the server.
+    /// The units used of limits whose home is on the server.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub homes: Vec<HomeEntry>,
 }

@@ -1,5 +1,5 @@
 //! Texts for people: times and spans, and names that a terminal may show.
-//! How many of them are laid out as a table is the choice of each program.
+//! Each program lays them out as it likes.
 //!
 //! ```
 //! use std::time::Duration;

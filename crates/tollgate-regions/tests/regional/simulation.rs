@@ -507,7 +507,7 @@ fn units_of_processes_lapse_no_later_than_those_of_their_region() {
     }
 }
 
-/// Whatever processes die, and whenever, the bound holds; and when what they held has lapsed, every unit
+/// The bound holds whatever processes die, and whenever; and when what they held has lapsed, every unit
 /// is free.
 #[test]
 fn processes_that_die_leave_nothing_above_the_bound_and_all_units_are_free_again() {

@@ -1,5 +1,5 @@
 //! Streams of unknown length under rules: a plan is reserved, and grows by the units of a second one.
-//! How a reservation grows, the core says. Plans that are reserved at one estimate are in `reserve.rs`.
+//! The growth of a reservation is in the core. Plans that are reserved at one estimate are in `reserve.rs`.
 
 use tollgate::{Error, ErrorKind, reservation::GrowingReservation};
 

@@ -1,13 +1,10 @@
 //! Streams of unknown length under rules: what grows, what is refused, and what is charged at the end.
 //! Streams drawn by chance, on stores of the process and on servers, are in the program `store` of the tests.
 
-use tollgate::store::{Check, CheckFuture, StoreFuture};
-use tollgate::{
-    Decision, ErrorKind, Key, MemoryStore, PolicySet, Store, reservation::GrowingReservation,
-};
+use tollgate::{ErrorKind, MemoryStore, reservation::GrowingReservation};
 use tollgate_rules::{Code, Descriptor, GlobalModes, RuleDecision, RuleLimiter, Rules};
 
-use super::{envoy_rules, rules};
+use super::{apart::Apart, envoy_rules, rules};
 
 const RULES: &str = "
 domain: d
@@ -147,31 +144,6 @@ async fn a_reload_is_in_force_for_the_streams_that_begin_after_it() {
     old.growth().take(300).await.unwrap();
     drop((old, new));
     assert_eq!(left(&limiter, ["words"]).await, [0]);
-}
-
-/// Decides each branch of a key in a step of its own, as a cluster does.
-struct Apart(MemoryStore);
-
-impl Store for Apart {
-    fn inner(&self) -> Option<&dyn Store> {
-        Some(&self.0)
-    }
-
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.0.check(check)
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.0.refund(check, decision)
-    }
-
-    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        self.0.reset(check)
-    }
-
-    fn can_decide(&self, _: &PolicySet, key: &Key) -> bool {
-        key.branches().len() == 1
-    }
 }
 
 #[tokio::test]

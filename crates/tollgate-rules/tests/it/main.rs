@@ -3,6 +3,7 @@
 
 mod actions;
 mod any_input;
+mod apart;
 mod bad_input;
 mod calendar;
 mod compat;

@@ -3,47 +3,22 @@
 use std::time::Duration;
 
 use tollgate::{
-    Decision, Key, MemoryStore, Outage, PolicySet, Store,
+    MemoryStore, Outage,
     reservation::{ReservationId, Settlement},
-    store::{Check, CheckFuture, Clock, StoreFuture},
+    store::Clock,
     test_util::FaultyStore,
 };
 use tollgate_rules::{
     Code, Compat, Descriptor, GlobalModes, RuleDecision, RuleLimiter, RuleSet, Rules,
 };
 
-use super::{envoy_rules, rules};
+use super::{apart::Apart, envoy_rules, rules};
 
 /// Keeps a reservation longer than any test.
 const LIFE: Duration = Duration::from_secs(600);
 
 const OK: Code = Code::Ok;
 const OVER: Code = Code::OverLimit;
-
-/// Decides each branch of a key in a step of its own, as a cluster does.
-struct Apart(MemoryStore);
-
-impl Store for Apart {
-    fn inner(&self) -> Option<&dyn Store> {
-        Some(&self.0)
-    }
-
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.0.check(check)
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.0.refund(check, decision)
-    }
-
-    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        self.0.reset(check)
-    }
-
-    fn can_decide(&self, _: &PolicySet, key: &Key) -> bool {
-        key.branches().len() == 1
-    }
-}
 
 const RULES: &str = "
 domain: d
